@@ -1,1 +1,15 @@
-//! kernels
+//! CPU compute on slices: GEMM, attention, normalisation, rotary embedding, softmax statistics, total variation.
+//!
+//! Everything is row-major `f32` unless said. Shape mistakes are programming errors and panic with the two sizes that
+//! disagree; values (NaN, infinities, denormals) never do. No result depends on the number of threads.
+
+mod ops;
+
+pub use ops::attention::{Heads, Segment, attention, attention_backward};
+pub use ops::gemm::{Weights, gemm};
+pub use ops::matmul::{Shape, Strided, matmul};
+pub use ops::rms_norm::{rms_norm, rms_norm_backward};
+pub use ops::rope::rope;
+pub use ops::silu_gate::{silu_gate, silu_gate_backward};
+pub use ops::softmax_stats::{SoftmaxStats, softmax_stats};
+pub use ops::total_variation::total_variation;

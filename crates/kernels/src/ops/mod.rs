@@ -1,0 +1,10 @@
+//! The safe API, one operation per file.
+
+pub(crate) mod attention;
+pub(crate) mod gemm;
+pub(crate) mod matmul;
+pub(crate) mod rms_norm;
+pub(crate) mod rope;
+pub(crate) mod silu_gate;
+pub(crate) mod softmax_stats;
+pub(crate) mod total_variation;
