@@ -1,1 +1,5 @@
-//! model
+//! A checkpoint folder made usable: config, weights, tokenizer, chat template and backbone.
+
+pub mod error;
+
+pub use error::{Error, Result};
