@@ -1,0 +1,177 @@
+//! What decoding needs of a model: hidden rows and logits for the rows asked for, for a batch of
+//! canvases of different lengths.
+//!
+//! Invariant: a row's numbers do not depend on which other canvases, or how many rows, are in the
+//! batch. Dream's logit shift is applied here, so callers only ever speak of positions.
+
+use crate::config::Spec;
+use crate::error::{Error, Result};
+
+/// A masked-diffusion model.
+pub trait Backbone: Send + Sync {
+    /// Shape and special ids.
+    fn spec(&self) -> &Spec;
+
+    /// One forward pass over every canvas of the batch.
+    fn forward(&self, batch: &mut [Query<'_>]) -> Result<Vec<Pass>>;
+
+    /// Logits of prediction rows from [`Pass::predicting`], a few rows at a time: `visit` gets the
+    /// index of the first row and the chunk `[rows, vocab]`. `|M|×V` never exists at once.
+    fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()>;
+
+    /// Identifies the weights, so that a predictor trained on one backbone is not used on another.
+    fn fingerprint(&self) -> String;
+}
+
+/// Which hidden row stands for position `i` when the dependency predictor reads it. The paper is
+/// silent, so it is a named choice of the predictor's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HiddenRow {
+    /// The row of the masked token itself.
+    I,
+    /// The row before, which produces `P(Y_i)` in a shifted model.
+    IMinusOne,
+}
+
+impl HiddenRow {
+    /// The row of the residual stream that stands for `position`.
+    pub fn of(self, position: usize) -> usize {
+        match self {
+            Self::I => position,
+            Self::IMinusOne => position.saturating_sub(1),
+        }
+    }
+}
+
+/// One canvas of a batch and what is wanted of it.
+#[derive(Default)]
+pub struct Query<'a> {
+    /// The whole canvas.
+    pub tokens: &'a [u32],
+    /// Positions whose token distribution is wanted.
+    pub predict: &'a [usize],
+    /// Positions whose hidden rows are wanted (for the dependency predictor), and which rows those are.
+    pub hidden: Option<(&'a [usize], HiddenRow)>,
+    /// Head-averaged attention of the last `n` layers is wanted.
+    pub attention_layers: usize,
+    /// Keys and values kept from earlier passes; `None` computes every row.
+    pub cache: Option<Reuse<'a>>,
+}
+
+/// Use of a key/value cache in one pass.
+pub struct Reuse<'a> {
+    /// The canvas's cache.
+    pub cache: &'a mut KvCache,
+    /// Rows to compute afresh, ascending; all other rows keep their keys and values.
+    pub rows: &'a [usize],
+}
+
+/// What one canvas gets back.
+#[derive(Debug, Clone, Default)]
+pub struct Pass {
+    /// Rows that predict the positions of `Query::predict`, in that order.
+    pub predicting: Rows,
+    /// Hidden rows of `Query::hidden`, in that order (after the final norm).
+    pub hidden: Option<Rows>,
+    /// Mean attention `[len, len]` (query row, key row), where asked for.
+    pub attention: Option<Rows>,
+    /// How many rows were computed afresh.
+    pub computed_rows: usize,
+}
+
+/// A dense row-major matrix.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rows {
+    /// Row-major content.
+    pub data: Vec<f32>,
+    /// Width of a row.
+    pub width: usize,
+}
+
+impl Rows {
+    /// An all-zero matrix.
+    pub fn zeros(rows: usize, width: usize) -> Self {
+        Self { data: vec![0.0; rows * width], width }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        if self.width == 0 { 0 } else { self.data.len() / self.width }
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// One row.
+    pub fn row(&self, index: usize) -> &[f32] {
+        &self.data[index * self.width..(index + 1) * self.width]
+    }
+
+    /// All rows in order.
+    pub fn iter(&self) -> std::slice::ChunksExact<'_, f32> {
+        self.data.chunks_exact(self.width.max(1))
+    }
+}
+
+/// Keys (after the rotary embedding) and values of every row of one canvas, per layer.
+///
+/// Absolute positions never change in a canvas, so rotated keys stay valid.
+#[derive(Debug, Clone, Default)]
+pub struct KvCache {
+    pub(crate) layers: Vec<(Vec<f32>, Vec<f32>)>,
+    pub(crate) rows: usize,
+}
+
+impl KvCache {
+    /// An empty cache: the first pass must compute every row.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a pass over a canvas of `len` tokens may reuse rows.
+    pub fn holds(&self, len: usize) -> bool {
+        self.rows == len && !self.layers.is_empty()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.layers.clear();
+        self.rows = 0;
+    }
+}
+
+/// Checks a query against the model before any work is done.
+pub(crate) fn check(spec: &Spec, query: &Query<'_>) -> Result<()> {
+    let len = query.tokens.len();
+    if len == 0 {
+        return Err(Error::Query("the canvas is empty".into()));
+    }
+    if len > spec.max_positions {
+        return Err(Error::Query(format!(
+            "the canvas has {len} tokens but the model's context is {}; shorten the prompt or the response",
+            spec.max_positions
+        )));
+    }
+    if let Some(token) = query.tokens.iter().find(|&&t| t as usize >= spec.vocab) {
+        return Err(Error::Query(format!("token {token} is outside the vocabulary of {}", spec.vocab)));
+    }
+    let hidden = query.hidden.map_or(&[][..], |(positions, _)| positions);
+    if let Some(position) = query.predict.iter().chain(hidden).find(|&&p| p >= len) {
+        return Err(Error::Query(format!("position {position} is outside the canvas of {len} tokens")));
+    }
+    if let Some(reuse) = &query.cache {
+        let sorted = reuse.rows.windows(2).all(|w| w[0] < w[1]) && reuse.rows.last().is_none_or(|&r| r < len);
+        if !sorted || reuse.rows.is_empty() {
+            return Err(Error::Query("rows to recompute must be ascending, inside the canvas and not empty".into()));
+        }
+        if !reuse.cache.holds(len) && reuse.rows.len() != len {
+            return Err(Error::Query(format!(
+                "the cache holds {} rows of another canvas; a first pass computes all {len}",
+                reuse.cache.rows
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Grouped-query attention over packed canvases: rows of all canvases lie in one matrix, and
+//! [`Segment`]s say which query rows see which key rows, so no padding exists to leak.
+
+use std::sync::{Arc, OnceLock};
+
+use candle_core::{CpuStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor};
+use demask_kernels::{self as kernels, Heads, Segment};
+
+use crate::layer::cpu;
+
+/// Head counts and width of an attention layer.
+#[derive(Debug, Clone, Copy)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+}
+
+type Grads = (Option<Tensor>, Option<Tensor>, Option<Tensor>);
+
+impl Attention {
+    /// `q` is `[rows, heads·dim]`, `k` and `v` are `[keys, kv_heads·dim]`; returns `[rows, heads·dim]`.
+    pub fn forward(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Arc<[Segment]>) -> Result<Tensor> {
+        if cpu::takes(q) {
+            let op = Op { attention: *self, segments: segments.clone(), lse: OnceLock::new() };
+            return q.contiguous()?.apply_op3(&k.contiguous()?, &v.contiguous()?, op);
+        }
+        let parts: Vec<_> = segments.iter().map(|s| self.composed(q, k, v, s)).collect::<Result<_>>()?;
+        Tensor::cat(&parts, 0)
+    }
+
+    /// Attention probabilities of each segment, averaged over heads: `[q_rows, k_rows]` each.
+    pub fn mean_probabilities(&self, q: &Tensor, k: &Tensor, segments: &[Segment]) -> Result<Vec<Tensor>> {
+        segments.iter().map(|s| self.probabilities(q, k, s)?.mean(0)).collect()
+    }
+
+    fn kernel_heads(&self) -> Heads {
+        Heads { query: self.heads, kv: self.kv_heads, dim: self.head_dim }
+    }
+
+    fn composed(&self, q: &Tensor, k: &Tensor, v: &Tensor, segment: &Segment) -> Result<Tensor> {
+        let v = self.split(v, &segment.k, self.kv_heads)?;
+        let out = self.probabilities(q, k, segment)?.matmul(&v)?;
+        out.transpose(0, 1)?.reshape((segment.q.len(), self.heads * self.head_dim))
+    }
+
+    fn probabilities(&self, q: &Tensor, k: &Tensor, segment: &Segment) -> Result<Tensor> {
+        let q = self.split(q, &segment.q, self.heads)?;
+        let k = self.split(k, &segment.k, self.kv_heads)?;
+        let scores = (q.matmul(&k.t()?)? / (self.head_dim as f64).sqrt())?.to_dtype(DType::F32)?;
+        let scores = match segment.causal_offset {
+            None => scores,
+            Some(offset) => {
+                let keys = segment.k.len();
+                let hide = |(i, j): (usize, usize)| if j > i + offset { f32::NEG_INFINITY } else { 0.0 };
+                let bias = (0..segment.q.len()).flat_map(|i| (0..keys).map(move |j| (i, j))).map(hide);
+                let bias = Tensor::from_iter(bias, q.device())?.reshape((segment.q.len(), keys))?;
+                scores.broadcast_add(&bias)?
+            }
+        };
+        let scores = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)?.exp()?;
+        scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)?.to_dtype(q.dtype())
+    }
+
+    /// `[heads, rows, dim]` of one segment, key/value heads repeated to match the query heads.
+    fn split(&self, x: &Tensor, rows: &std::ops::Range<usize>, heads: usize) -> Result<Tensor> {
+        let x = x.narrow(0, rows.start, rows.len())?.reshape((rows.len(), heads, self.head_dim))?;
+        let x = x.transpose(0, 1)?.contiguous()?;
+        if heads == self.heads {
+            return Ok(x);
+        }
+        let group = self.heads / heads;
+        let x = x.unsqueeze(1)?.expand((heads, group, rows.len(), self.head_dim))?;
+        x.contiguous()?.reshape((self.heads, rows.len(), self.head_dim))
+    }
+}
+
+struct Op {
+    attention: Attention,
+    segments: Arc<[Segment]>,
+    /// Row statistics of the forward pass, kept for the backward pass.
+    lse: OnceLock<Vec<f32>>,
+}
+
+impl CustomOp3 for Op {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn cpu_fwd(
+        &self,
+        q: &CpuStorage,
+        ql: &Layout,
+        k: &CpuStorage,
+        kl: &Layout,
+        v: &CpuStorage,
+        vl: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (q, k, v) = (cpu::slice(q, ql)?, cpu::slice(k, kl)?, cpu::slice(v, vl)?);
+        let mut out = vec![0.0; q.len()];
+        let mut lse = vec![0.0; q.len() / self.attention.head_dim];
+        kernels::attention(q, k, v, self.attention.kernel_heads(), &self.segments, &mut out, Some(&mut lse));
+        let _ = self.lse.set(lse);
+        Ok((CpuStorage::F32(out), ql.shape().clone()))
+    }
+
+    fn bwd(&self, q: &Tensor, k: &Tensor, v: &Tensor, out: &Tensor, grad: &Tensor) -> Result<Grads> {
+        let Some(lse) = self.lse.get() else { candle_core::bail!("attention: backward before forward") };
+        let zeros = |t: &Tensor| vec![0.0_f32; t.elem_count()];
+        let (mut gq, mut gk, mut gv) = (zeros(q), zeros(k), zeros(v));
+        let heads = self.attention.kernel_heads();
+        cpu::with(q, |q| {
+            cpu::with(k, |k| {
+                cpu::with(v, |v| {
+                    cpu::with(out, |out| {
+                        cpu::with(grad, |g| {
+                            kernels::attention_backward(
+                                q, k, v, out, lse, g, heads, &self.segments, &mut gq, &mut gk, &mut gv,
+                            );
+                        })
+                    })
+                })
+            })
+        })?????;
+        let tensor = |data, like: &Tensor| Tensor::from_vec(data, like.shape(), like.device()).map(Some);
+        Ok((tensor(gq, q)?, tensor(gk, k)?, tensor(gv, v)?))
+    }
+}

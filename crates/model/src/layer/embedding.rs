@@ -1,0 +1,31 @@
+//! Token embedding: a row of the table per token.
+
+use candle_core::{Device, Result, Tensor};
+
+use crate::checkpoint::Mapped;
+
+/// The embedding table `[vocab, d]`.
+#[derive(Debug, Clone)]
+pub enum Embedding {
+    /// In a candle tensor: any device, differentiable.
+    Dense(Tensor),
+    /// In the mapped file: only the rows looked up are ever read.
+    Mapped(Mapped),
+}
+
+impl Embedding {
+    /// `[tokens.len(), d]`; every token must be inside the vocabulary.
+    pub fn forward(&self, tokens: &[u32], device: &Device) -> Result<Tensor> {
+        match self {
+            Self::Dense(table) => table.index_select(&Tensor::new(tokens, device)?, 0),
+            Self::Mapped(table) => {
+                let width = table.shape()[1];
+                let mut rows = vec![0.0_f32; tokens.len() * width];
+                for (row, &token) in rows.chunks_exact_mut(width).zip(tokens) {
+                    table.row_f32(token as usize, row);
+                }
+                Tensor::from_vec(rows, (tokens.len(), width), device)
+            }
+        }
+    }
+}

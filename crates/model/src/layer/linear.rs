@@ -1,0 +1,97 @@
+//! A linear map `x·Wᵀ + b` whose weights may live in a tensor (trained, or on a GPU) or in the
+//! mapped checkpoint file, in the dtype it was stored in.
+
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor};
+use demask_kernels::{self as kernels, Strided};
+
+use crate::checkpoint::Mapped;
+use crate::layer::cpu;
+
+/// A linear map with weights `[out, in]`.
+#[derive(Debug, Clone)]
+pub enum Linear {
+    /// Weights in a candle tensor: any device, differentiable.
+    Dense {
+        /// `[out, in]`
+        weight: Tensor,
+        /// `[out]`
+        bias: Option<Tensor>,
+    },
+    /// Weights in the mapped file: CPU, inference only, never copied.
+    Mapped {
+        /// `[out, in]`
+        weight: Mapped,
+        /// `[out]`
+        bias: Option<std::sync::Arc<[f32]>>,
+    },
+}
+
+impl Linear {
+    /// `x` is `[rows, in]`; returns `[rows, out]`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Dense { weight, bias } => {
+                let y = if cpu::takes(x) { x.contiguous()?.apply_op2(weight, Dense)? } else { x.matmul(&weight.t()?)? };
+                match bias {
+                    Some(bias) => y.broadcast_add(bias),
+                    None => Ok(y),
+                }
+            }
+            Self::Mapped { weight, bias } => {
+                x.contiguous()?.apply_op1_no_bwd(&FromFile { weight, bias: bias.as_deref() })
+            }
+        }
+    }
+}
+
+struct FromFile<'a> {
+    weight: &'a Mapped,
+    bias: Option<&'a [f32]>,
+}
+
+impl CustomOp1 for FromFile<'_> {
+    fn name(&self) -> &'static str {
+        "linear-mapped"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (rows, k) = layout.shape().dims2()?;
+        let n = self.weight.shape()[0];
+        let mut out = vec![0.0; rows * n];
+        kernels::gemm(cpu::slice(x, layout)?, rows, k, self.weight.weights(), n, self.bias, &mut out);
+        Ok((CpuStorage::F32(out), (rows, n).into()))
+    }
+}
+
+struct Dense;
+
+impl CustomOp2 for Dense {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, xl: &Layout, w: &CpuStorage, wl: &Layout) -> Result<(CpuStorage, Shape)> {
+        let ((rows, k), (n, _)) = (xl.shape().dims2()?, wl.shape().dims2()?);
+        let mut out = vec![0.0; rows * n];
+        let weights = kernels::Weights::F32(cpu::slice(w, wl)?);
+        kernels::gemm(cpu::slice(x, xl)?, rows, k, weights, n, None, &mut out);
+        Ok((CpuStorage::F32(out), (rows, n).into()))
+    }
+
+    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let ((rows, k), (n, _)) = (x.dims2()?, w.dims2()?);
+        let (mut grad_x, mut grad_w) = (vec![0.0; rows * k], vec![0.0; n * k]);
+        cpu::with(grad, |g| {
+            cpu::with(w, |w| {
+                let (g, w) = (Strided { data: g, row: n, col: 1 }, Strided { data: w, row: k, col: 1 });
+                kernels::matmul(kernels::Shape { m: rows, n: k, k: n }, g, w, &mut grad_x, false);
+            })?;
+            cpu::with(x, |x| {
+                let (gt, x) = (Strided { data: g, row: 1, col: n }, Strided { data: x, row: k, col: 1 });
+                kernels::matmul(kernels::Shape { m: n, n: k, k: rows }, gt, x, &mut grad_w, false);
+            })
+        })??;
+        let grad_x = Tensor::from_vec(grad_x, (rows, k), x.device())?;
+        Ok((Some(grad_x), Some(Tensor::from_vec(grad_w, (n, k), w.device())?)))
+    }
+}

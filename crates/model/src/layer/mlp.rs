@@ -1,0 +1,52 @@
+//! Gated MLP: `down(silu(gate(x)) ⊙ up(x))`.
+
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
+use demask_kernels as kernels;
+
+use crate::layer::{Linear, cpu};
+
+/// The feed-forward half of a block.
+#[derive(Debug, Clone)]
+pub struct Mlp {
+    /// Gate projection.
+    pub gate: Linear,
+    /// Up projection.
+    pub up: Linear,
+    /// Down projection.
+    pub down: Linear,
+}
+
+impl Mlp {
+    /// `x` is `[rows, d]`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
+        let inner = if cpu::takes(&gate) { gate.apply_op2(&up, Op)? } else { (gate.silu()? * up)? };
+        self.down.forward(&inner)
+    }
+}
+
+struct Op;
+
+impl CustomOp2 for Op {
+    fn name(&self) -> &'static str {
+        "silu-gate"
+    }
+
+    fn cpu_fwd(&self, gate: &CpuStorage, gl: &Layout, up: &CpuStorage, ul: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (gate, up) = (cpu::slice(gate, gl)?, cpu::slice(up, ul)?);
+        let mut out = vec![0.0; gate.len()];
+        kernels::silu_gate(gate, up, &mut out);
+        Ok((CpuStorage::F32(out), gl.shape().clone()))
+    }
+
+    fn bwd(&self, gate: &Tensor, up: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let (mut grad_gate, mut grad_up) = (vec![0.0; gate.elem_count()], vec![0.0; up.elem_count()]);
+        cpu::with(gate, |gate| {
+            cpu::with(up, |up| {
+                cpu::with(grad, |g| kernels::silu_gate_backward(gate, up, g, &mut grad_gate, &mut grad_up))
+            })
+        })???;
+        let tensor = |data, like: &Tensor| Tensor::from_vec(data, like.shape(), like.device()).map(Some);
+        Ok((tensor(grad_gate, gate)?, tensor(grad_up, up)?))
+    }
+}
