@@ -205,10 +205,7 @@ impl Error {
     /// For `map_err`: a file that is not the JSON it should be.
     pub fn json(path: impl AsRef<Path>) -> impl FnOnce(serde_json::Error) -> Self {
         let path = path.as_ref().to_path_buf();
-        move |cause| Self::Json {
-            path,
-            cause: cause.to_string(),
-        }
+        move |cause| Self::Json { path, cause: cause.to_string() }
     }
 }
 

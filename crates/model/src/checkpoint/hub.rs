@@ -1,0 +1,377 @@
+//! A Hub repository as a local folder: the cache of `huggingface_hub`, filled through `hf-hub`.
+//!
+//! The Hub is asked for the commit a revision means, that commit's missing files are downloaded, and only then the
+//! revision's reference is moved, so an interrupted download never replaces a complete one. Where the Hub cannot be
+//! reached the cache serves alone. Invariant: the folder returned has config.json and all its weights.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
+use hf_hub::{Cache, Repo, RepoType};
+
+use super::source::{HubName, HubOptions, Progress};
+use super::store::{is_file_name, shard_names};
+use super::{INDEX, WEIGHTS};
+use crate::error::{Error, Result};
+
+const HUB: &str = "https://huggingface.co";
+const CONFIG: &str = "config.json";
+const TOKENIZER: &str = "tokenizer.json";
+
+/// Taken when the repository has them.
+const OPTIONAL: [&str; 5] = [
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "predictor.safetensors",
+];
+/// A tokenizer in its older form, taken where there is no tokenizer.json.
+const OLDER_TOKENIZER: [&str; 3] = ["vocab.json", "merges.txt", "added_tokens.json"];
+
+/// Downloads are resumed this many times before giving up.
+const ATTEMPTS: u32 = 4;
+
+/// The folder of a repository's snapshot.
+pub(super) fn checkpoint(
+    name: &HubName,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
+    let cache = Cache::new(options.home.join("hub"));
+    let cached = cached(&cache, name);
+    if options.offline {
+        let problem = || {
+            let place = cache.path().display();
+            format!(
+                "it is not (or not completely) in the cache {place}, and HF_HUB_OFFLINE forbids to download it"
+            )
+        };
+        return cached.ok_or_else(|| Error::Hub { name: name.to_string(), problem: problem() });
+    }
+    let hub = Hub::new(name, options, cache)?;
+    match (hub.listing(), cached) {
+        (Ok(listing), _) => hub.fetch(&listing, progress),
+        (Err(failure), Some(folder)) if failure.is_outage() => {
+            progress.warn(&format!("{name}: {}; using the copy in the cache", hub.sentence(&failure)));
+            Ok(folder)
+        }
+        (Err(failure), _) => Err(hub.refuse(&failure)),
+    }
+}
+
+/// The complete snapshot the cache has for this revision, if any.
+fn cached(cache: &Cache, name: &HubName) -> Option<PathBuf> {
+    let root = cache.path().join(model(name, &name.revision).folder_name());
+    let commit = fs::read_to_string(root.join("refs").join(&name.revision));
+    let commit = commit.map_or_else(|_| name.revision.clone(), |commit| commit.trim().to_owned());
+    let folder = root.join("snapshots").join(commit);
+    is_complete(&folder).then_some(folder)
+}
+
+fn is_complete(folder: &Path) -> bool {
+    let has = |file: &str| folder.join(file).exists();
+    has(CONFIG)
+        && (has(WEIGHTS)
+            || shard_names(&folder.join(INDEX)).is_ok_and(|shards| shards.iter().all(|shard| has(shard))))
+}
+
+fn model(name: &HubName, revision: &str) -> Repo {
+    Repo::with_revision(name.repository.clone(), RepoType::Model, revision.to_owned())
+}
+
+/// A commit and, where the endpoint says, its files.
+struct Listing {
+    commit: String,
+    files: Option<BTreeSet<String>>,
+}
+
+impl Listing {
+    fn may_have(&self, file: &str) -> bool {
+        self.files.as_ref().is_none_or(|files| files.contains(file))
+    }
+}
+
+struct Hub<'a> {
+    name: &'a HubName,
+    endpoint: String,
+    cache: Cache,
+    api: Api,
+}
+
+impl<'a> Hub<'a> {
+    fn new(name: &'a HubName, options: &HubOptions, cache: Cache) -> Result<Self> {
+        let endpoint = options.endpoint.as_deref().unwrap_or(HUB).trim_end_matches('/').to_owned();
+        let token = options.token.clone().or_else(|| cache.token());
+        let api = ApiBuilder::from_cache(cache.clone())
+            .with_endpoint(endpoint.clone())
+            .with_token(token)
+            .with_progress(false)
+            .with_user_agent("demask", env!("CARGO_PKG_VERSION"))
+            .build();
+        let api = api.map_err(|cause| Error::Hub { name: name.to_string(), problem: cause.to_string() })?;
+        Ok(Self { name, endpoint, cache, api })
+    }
+
+    /// Asks the Hub; an endpoint without the listing service is asked for config.json's commit instead.
+    fn listing(&self) -> Result<Listing, Failure> {
+        let repo = self.api.repo(model(self.name, &self.name.revision));
+        let listing = match repo.info().map_err(Failure::from) {
+            Ok(info) => Listing {
+                commit: info.sha,
+                files: Some(info.siblings.into_iter().map(|sibling| sibling.rfilename).collect()),
+            },
+            Err(Failure::Status(404)) => {
+                let metadata = self.api.metadata(&repo.url(CONFIG))?;
+                Listing { commit: metadata.commit_hash().to_owned(), files: None }
+            }
+            Err(failure) => return Err(failure),
+        };
+        // The commit becomes a folder's name.
+        if listing.commit.is_empty() || !listing.commit.chars().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(Failure::Strange(format!("it gives `{}` as the commit", listing.commit)));
+        }
+        Ok(listing)
+    }
+
+    /// Completes the snapshot of a commit and points the revision at it.
+    fn fetch(&self, listing: &Listing, progress: &mut dyn Progress) -> Result<PathBuf> {
+        let snapshot =
+            Snapshot { hub: self, listing, repo: self.api.repo(model(self.name, &listing.commit)) };
+        snapshot.required(CONFIG, progress)?;
+        for file in OPTIONAL {
+            snapshot.optional(file, progress)?;
+        }
+        if !snapshot.optional(TOKENIZER, progress)? {
+            for file in OLDER_TOKENIZER {
+                snapshot.optional(file, progress)?;
+            }
+        }
+        if !snapshot.optional(WEIGHTS, progress)? {
+            snapshot.required(INDEX, progress)?;
+            for shard in shard_names(&snapshot.folder().join(INDEX))? {
+                snapshot.required(&shard, progress)?;
+            }
+        }
+        let reference = self.cache.repo(model(self.name, &self.name.revision));
+        reference.create_ref(&listing.commit).map_err(Error::write(self.cache.path()))?;
+        Ok(snapshot.folder())
+    }
+
+    fn refuse(&self, failure: &Failure) -> Error {
+        Error::Hub { name: self.name.to_string(), problem: self.sentence(failure) }
+    }
+
+    fn sentence(&self, failure: &Failure) -> String {
+        let endpoint = &self.endpoint;
+        match failure {
+            Failure::Status(401 | 403) => format!(
+                "{endpoint} refuses access: the repository does not exist, is private, or is gated; check the name, \
+                 accept its terms on its page, and set HF_TOKEN to a token that may read it"
+            ),
+            Failure::Status(404) => {
+                format!("{endpoint} has no such repository, revision or file; check the name")
+            }
+            Failure::Status(429) => format!("{endpoint} says there were too many requests; try again later"),
+            Failure::Status(status) => {
+                format!("{endpoint} answers with HTTP status {status}; try again later")
+            }
+            Failure::Unreachable(cause) => format!(
+                "{endpoint} cannot be reached ({cause}); check the network, HF_ENDPOINT and the proxy settings"
+            ),
+            Failure::Interrupted(cause) => {
+                format!("the download broke off ({cause}); run the command again to resume it")
+            }
+            Failure::DiskFull => {
+                format!(
+                    "the disk of the cache {} is full; free some space or set HF_HOME",
+                    self.cache.path().display()
+                )
+            }
+            Failure::Cache(cause) => {
+                format!("the cache {} cannot be written ({cause}); set HF_HOME", self.cache.path().display())
+            }
+            Failure::Locked(path) => format!(
+                "another process is downloading it; wait for it, or delete {} if there is none",
+                path.display()
+            ),
+            Failure::Resume | Failure::Length => {
+                "the download does not have the length that was promised; run the command again".to_owned()
+            }
+            Failure::Strange(cause) => format!("{endpoint} does not answer like the Hub: {cause}"),
+        }
+    }
+}
+
+struct Snapshot<'a> {
+    hub: &'a Hub<'a>,
+    listing: &'a Listing,
+    repo: ApiRepo,
+}
+
+impl Snapshot<'_> {
+    fn folder(&self) -> PathBuf {
+        let repo = model(self.hub.name, &self.listing.commit);
+        self.hub.cache.repo(repo).pointer_path(&self.listing.commit)
+    }
+
+    fn required(&self, file: &str, progress: &mut dyn Progress) -> Result<()> {
+        if self.optional(file, progress)? {
+            return Ok(());
+        }
+        let problem = format!("{} of this repository has no {file}", self.hub.name.revision);
+        Err(Error::Hub { name: self.hub.name.to_string(), problem })
+    }
+
+    /// Whether the repository has the file; afterwards the snapshot has it too.
+    fn optional(&self, file: &str, progress: &mut dyn Progress) -> Result<bool> {
+        if !is_file_name(file) || !self.listing.may_have(file) {
+            return Ok(false);
+        }
+        let path = self.folder().join(file);
+        if path.exists() {
+            return Ok(true);
+        }
+        match self.download(file, &path, progress) {
+            Ok(()) => Ok(true),
+            Err(Failure::Status(404)) => Ok(false),
+            Err(failure) => Err(self.hub.refuse(&failure)),
+        }
+    }
+
+    fn download(&self, file: &str, path: &Path, progress: &mut dyn Progress) -> Result<(), Failure> {
+        let mut attempt = 1;
+        loop {
+            let failure = match self.attempt(file, path, progress) {
+                Ok(()) => return Ok(()),
+                Err(failure) => failure,
+            };
+            match failure {
+                Failure::Resume | Failure::Status(416) => self.forget_part(file)?,
+                Failure::Interrupted(_) | Failure::Length | Failure::Status(500..) => {
+                    std::thread::sleep(Duration::from_millis(200) * 2_u32.pow(attempt));
+                }
+                _ => return Err(failure),
+            }
+            if attempt == ATTEMPTS {
+                return Err(failure);
+            }
+            attempt += 1;
+        }
+    }
+
+    fn attempt(&self, file: &str, path: &Path, progress: &mut dyn Progress) -> Result<(), Failure> {
+        let mut promised = 0;
+        let watch = Watch { progress, promised: &mut promised, begun: false };
+        let found = self.repo.download_with_progress(file, watch)?;
+        // hf-hub trusts the server's answer to a range request; a whole file appended to a part of one shows here.
+        let length = fs::metadata(&found).map_err(|cause| Failure::Cache(cause.to_string()))?.len();
+        if length != promised {
+            let blob = fs::canonicalize(&found).unwrap_or_else(|_| found.clone());
+            let _ = (fs::remove_file(&found), fs::remove_file(blob));
+            return Err(Failure::Length);
+        }
+        if found != path {
+            return Err(Failure::Strange(format!("{file} belongs to another commit")));
+        }
+        Ok(())
+    }
+
+    /// Removes a partial download that cannot be continued.
+    fn forget_part(&self, file: &str) -> Result<(), Failure> {
+        let metadata = self.hub.api.metadata(&self.repo.url(file))?;
+        let cache = self.hub.cache.repo(model(self.hub.name, &self.listing.commit));
+        let part = cache.blob_path(metadata.etag()).with_extension("part");
+        fs::remove_file(part).map_err(|cause| Failure::Cache(cause.to_string()))
+    }
+}
+
+/// Why the Hub could not be used.
+enum Failure {
+    Status(u16),
+    Unreachable(String),
+    Interrupted(String),
+    DiskFull,
+    Cache(String),
+    Locked(PathBuf),
+    Resume,
+    Length,
+    Strange(String),
+}
+
+impl Failure {
+    /// Not the user's mistake: a copy in the cache may stand in.
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Interrupted(_) | Self::Status(429 | 500..))
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::RequestError(error) => Self::from(*error),
+            ApiError::IoError(cause) => Self::from(cause),
+            ApiError::TooManyRetries(error) => Self::from(*error),
+            ApiError::LockAcquisition(path) => Self::Locked(path),
+            ApiError::InvalidResume => Self::Resume,
+            other => Self::Strange(other.to_string()),
+        }
+    }
+}
+
+impl From<ureq::Error> for Failure {
+    fn from(error: ureq::Error) -> Self {
+        match error {
+            ureq::Error::StatusCode(status) => Self::Status(status),
+            ureq::Error::HostNotFound => Self::Unreachable("its name cannot be resolved".to_owned()),
+            ureq::Error::ConnectionFailed
+            | ureq::Error::Io(_)
+            | ureq::Error::Timeout(_)
+            | ureq::Error::Tls(_) => Self::Unreachable(error.to_string()),
+            other => Self::Strange(other.to_string()),
+        }
+    }
+}
+
+/// While a body is copied to disk: the disk's complaints are named, all else is the connection's.
+impl From<std::io::Error> for Failure {
+    fn from(cause: std::io::Error) -> Self {
+        use std::io::ErrorKind as Kind;
+        match cause.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded => Self::DiskFull,
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::NotADirectory | Kind::AlreadyExists => {
+                Self::Cache(cause.to_string())
+            }
+            _ => Self::Interrupted(cause.to_string()),
+        }
+    }
+}
+
+/// hf-hub's progress as ours.
+struct Watch<'a> {
+    progress: &'a mut dyn Progress,
+    promised: &'a mut u64,
+    begun: bool,
+}
+
+impl hf_hub::api::Progress for Watch<'_> {
+    fn init(&mut self, size: usize, filename: &str) {
+        *self.promised = size as u64;
+        // hf-hub announces a file twice: before and after it has looked for a partial one.
+        if !self.begun {
+            self.begun = true;
+            self.progress.begin(filename, size as u64);
+        }
+    }
+
+    fn update(&mut self, size: usize) {
+        self.progress.advance(size as u64);
+    }
+
+    fn finish(&mut self) {
+        self.progress.finish();
+    }
+}

@@ -1,0 +1,24 @@
+//! Weights in the Hub's layout: `model.safetensors`, or shards with `model.safetensors.index.json`.
+//!
+//! [`Store`] maps the files and hands out [`Mapped`] tensors; [`write`] and [`synthetic`] make such folders;
+//! [`source`] finds one from what the user typed after `--model`. Invariant: a tensor's bytes were checked against the
+//! file's length before anything refers to them, and nothing is copied unless it must be (wrong alignment, another dtype).
+
+mod bytes;
+mod header;
+mod hub;
+mod map;
+mod mapped;
+pub mod source;
+mod store;
+pub mod synthetic;
+pub mod write;
+
+pub use bytes::Bytes;
+pub use mapped::{Dtype, Mapped};
+pub use store::Store;
+
+/// The weights of an unsharded checkpoint.
+pub const WEIGHTS: &str = "model.safetensors";
+/// The table of a sharded one: which tensor is in which file.
+pub const INDEX: &str = "model.safetensors.index.json";
