@@ -3,8 +3,20 @@
 //! Everything is row-major `f32` unless said. Shape mistakes are programming errors and panic with the two sizes that
 //! disagree; values (NaN, infinities, denormals) never do. No result depends on the number of threads.
 
-mod ops;
+#![allow(
+    unsafe_code,
+    reason = "instructions, disjoint tiles and packed panels; every block says why it is sound"
+)]
 
+mod arch;
+mod dispatch;
+mod memory;
+mod ops;
+mod pack;
+mod product;
+mod tile;
+
+pub use dispatch::{Isa, force, isa};
 pub use ops::attention::{Heads, Segment, attention, attention_backward};
 pub use ops::gemm::{Weights, gemm};
 pub use ops::matmul::{Shape, Strided, matmul};

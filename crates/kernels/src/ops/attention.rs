@@ -43,19 +43,11 @@ pub fn attention(
     lse: Option<&mut [f32]>,
 ) {
     let rows = Rows::check(q, k, v, heads, segments);
-    assert_eq!(
-        out.len(),
-        q.len(),
-        "attention: out must have the shape of q"
-    );
+    assert_eq!(out.len(), q.len(), "attention: out must have the shape of q");
     let mut unused = vec![];
     let lse = match lse {
         Some(lse) => {
-            assert_eq!(
-                lse.len(),
-                rows.q * heads.query,
-                "attention: lse must be [q_rows, query heads]"
-            );
+            assert_eq!(lse.len(), rows.q * heads.query, "attention: lse must be [q_rows, query heads]");
             lse
         }
         None => {
@@ -66,40 +58,27 @@ pub fn attention(
     out.fill(0.0);
     lse.fill(f32::NEG_INFINITY);
     let owner = rows.owners(segments);
-    out.par_chunks_mut(heads.dim)
-        .zip(lse)
-        .enumerate()
-        .for_each(|(index, (out, lse))| {
-            let (row, head) = (index / heads.query, index % heads.query);
-            let Some(segment) = owner[row].map(|s| &segments[s]) else {
-                return;
-            };
-            let keys = visible(segment, row);
-            let (scores, norm) = scores(
-                &q[index * heads.dim..][..heads.dim],
-                k,
-                heads,
-                head,
-                keys.clone(),
-            );
-            *lse = norm;
-            for (key, score) in keys.zip(scores) {
-                let v = &v[(key * heads.kv + head / (heads.query / heads.kv)) * heads.dim..]
-                    [..heads.dim];
-                let p = (score - norm).exp();
-                out.iter_mut().zip(v).for_each(|(out, v)| *out += p * v);
-            }
-        });
+    out.par_chunks_mut(heads.dim).zip(lse).enumerate().for_each(|(index, (out, lse))| {
+        let (row, head) = (index / heads.query, index % heads.query);
+        let Some(segment) = owner[row].map(|s| &segments[s]) else {
+            return;
+        };
+        let keys = visible(segment, row);
+        let (scores, norm) = scores(&q[index * heads.dim..][..heads.dim], k, heads, head, keys.clone());
+        *lse = norm;
+        for (key, score) in keys.zip(scores) {
+            let v = &v[(key * heads.kv + head / (heads.query / heads.kv)) * heads.dim..][..heads.dim];
+            let p = (score - norm).exp();
+            out.iter_mut().zip(v).for_each(|(out, v)| *out += p * v);
+        }
+    });
 }
 
 /// Gradient of [`attention`] given its output and `lse`: writes `grad_q`, `grad_k`, `grad_v` (zero where nothing flows).
 ///
 /// # Panics
 /// As [`attention`].
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the gradient needs every input and output of the forward"
-)]
+#[expect(clippy::too_many_arguments, reason = "the gradient needs every input and output of the forward")]
 pub fn attention_backward(
     q: &[f32],
     k: &[f32],
@@ -114,36 +93,12 @@ pub fn attention_backward(
     grad_v: &mut [f32],
 ) {
     let rows = Rows::check(q, k, v, heads, segments);
-    assert_eq!(
-        out.len(),
-        q.len(),
-        "attention_backward: out must have the shape of q"
-    );
-    assert_eq!(
-        grad_out.len(),
-        q.len(),
-        "attention_backward: grad_out must have the shape of q"
-    );
-    assert_eq!(
-        grad_q.len(),
-        q.len(),
-        "attention_backward: grad_q must have the shape of q"
-    );
-    assert_eq!(
-        grad_k.len(),
-        k.len(),
-        "attention_backward: grad_k must have the shape of k"
-    );
-    assert_eq!(
-        grad_v.len(),
-        v.len(),
-        "attention_backward: grad_v must have the shape of v"
-    );
-    assert_eq!(
-        lse.len(),
-        rows.q * heads.query,
-        "attention_backward: lse must be [q_rows, query heads]"
-    );
+    assert_eq!(out.len(), q.len(), "attention_backward: out must have the shape of q");
+    assert_eq!(grad_out.len(), q.len(), "attention_backward: grad_out must have the shape of q");
+    assert_eq!(grad_q.len(), q.len(), "attention_backward: grad_q must have the shape of q");
+    assert_eq!(grad_k.len(), k.len(), "attention_backward: grad_k must have the shape of k");
+    assert_eq!(grad_v.len(), v.len(), "attention_backward: grad_v must have the shape of v");
+    assert_eq!(lse.len(), rows.q * heads.query, "attention_backward: lse must be [q_rows, query heads]");
     grad_q.fill(0.0);
     grad_k.fill(0.0);
     grad_v.fill(0.0);
@@ -153,11 +108,7 @@ pub fn attention_backward(
         for row in segment.q.clone() {
             for head in 0..heads.query {
                 let at = (row * heads.query + head) * dim;
-                let (q, grad_out, out) = (
-                    &q[at..at + dim],
-                    &grad_out[at..at + dim],
-                    &out[at..at + dim],
-                );
+                let (q, grad_out, out) = (&q[at..at + dim], &grad_out[at..at + dim], &out[at..at + dim]);
                 let delta: f32 = grad_out.iter().zip(out).map(|(g, o)| g * o).sum();
                 for key in visible(segment, row) {
                     let to = (key * heads.kv + head / group) * dim;
@@ -194,11 +145,7 @@ impl Rows {
             "attention: q ({}) must be rows of {query} x {dim}",
             q.len()
         );
-        assert!(
-            k.len().is_multiple_of(kv * dim),
-            "attention: k ({}) must be rows of {kv} x {dim}",
-            k.len()
-        );
+        assert!(k.len().is_multiple_of(kv * dim), "attention: k ({}) must be rows of {kv} x {dim}", k.len());
         assert_eq!(k.len(), v.len(), "attention: k and v must have one shape");
         let (q, k) = (q.len() / (query * dim), k.len() / (kv * dim));
         for segment in segments {
@@ -218,10 +165,7 @@ impl Rows {
         let mut owner = vec![None; self.q];
         for (index, segment) in segments.iter().enumerate() {
             for row in segment.q.clone() {
-                assert!(
-                    owner[row].is_none(),
-                    "attention: query row {row} is in two segments"
-                );
+                assert!(owner[row].is_none(), "attention: query row {row} is in two segments");
                 owner[row] = Some(index);
             }
         }
@@ -234,12 +178,7 @@ fn visible(segment: &Segment, row: usize) -> Range<usize> {
     let all = segment.k.clone();
     match segment.causal_offset {
         None => all,
-        Some(offset) => {
-            all.start
-                ..all
-                    .end
-                    .min(all.start + (row - segment.q.start) + offset + 1)
-        }
+        Some(offset) => all.start..all.end.min(all.start + (row - segment.q.start) + offset + 1),
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Invariant: as in `gemm`, an element is one fixed-order chain over `k`.
 
-use rayon::prelude::*;
+use crate::pack::Right;
+use crate::product::product;
+use crate::tile::Chain;
 
 /// The three sizes of a product `c[m, n] = a[m, k] · b[k, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +31,27 @@ pub struct Strided<'a> {
 impl<'a> Strided<'a> {
     /// A row-major matrix of `cols` columns.
     pub fn rows(data: &'a [f32], cols: usize) -> Self {
-        Self {
-            data,
-            row: cols,
-            col: 1,
-        }
+        Self { data, row: cols, col: 1 }
     }
 
     /// The transpose of the view.
     pub fn t(self) -> Self {
-        Self {
-            data: self.data,
-            row: self.col,
-            col: self.row,
-        }
+        Self { data: self.data, row: self.col, col: self.row }
     }
 
-    fn covers(&self, rows: usize, cols: usize) -> bool {
+    /// Whether every element of `[rows, cols]` is in the data.
+    pub(crate) fn covers(&self, rows: usize, cols: usize) -> bool {
         rows == 0 || cols == 0 || (rows - 1) * self.row + (cols - 1) * self.col < self.data.len()
+    }
+
+    /// The view from element `(row, col)` on.
+    pub(crate) fn skip(self, row: usize, col: usize) -> Self {
+        let data = self.data.get(row * self.row + col * self.col..).unwrap_or_default();
+        Self { data, ..self }
     }
 }
 
-/// `c[m, n] = a · b`, or `c += a · b` if `accumulate`; `c` is row-major.
+/// `c[m, n] = a · b`, or `c += a · b` if `accumulate` (the chain then begins at the value in `c`); `c` is row-major.
 ///
 /// # Panics
 /// If a view does not cover its shape.
@@ -59,19 +60,6 @@ pub fn matmul(shape: Shape, a: Strided<'_>, b: Strided<'_>, c: &mut [f32], accum
     assert!(a.covers(m, k), "matmul: a does not cover [{m}, {k}]");
     assert!(b.covers(k, n), "matmul: b does not cover [{k}, {n}]");
     assert_eq!(c.len(), m * n, "matmul: c must be [m, n]");
-    if m == 0 || n == 0 {
-        return;
-    }
-    c.par_chunks_mut(n).enumerate().for_each(|(i, row)| {
-        let mut sum = vec![0.0f32; n];
-        for p in 0..k {
-            let x = a.data[i * a.row + p * a.col];
-            for (j, sum) in sum.iter_mut().enumerate() {
-                *sum = x.mul_add(b.data[p * b.row + j * b.col], *sum);
-            }
-        }
-        for (value, sum) in row.iter_mut().zip(sum) {
-            *value = if accumulate { *value + sum } else { sum };
-        }
-    });
+    let chain = if accumulate { Chain::CARRY } else { Chain::FRESH };
+    product(shape, a, Right::new(b.data, b.row, b.col, k, n), c, chain);
 }

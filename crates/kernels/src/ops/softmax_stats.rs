@@ -23,8 +23,7 @@ pub struct SoftmaxStats {
 /// If `logits` is empty.
 pub fn softmax_stats(logits: &[f32]) -> SoftmaxStats {
     assert!(!logits.is_empty(), "softmax_stats: no logits");
-    let (mut max, mut second, mut argmax, mut nan) =
-        (f32::NEG_INFINITY, f32::NEG_INFINITY, 0, false);
+    let (mut max, mut second, mut argmax, mut nan) = (f32::NEG_INFINITY, f32::NEG_INFINITY, 0, false);
     for (index, &x) in logits.iter().enumerate() {
         nan |= x.is_nan();
         if x > max {

@@ -1,0 +1,156 @@
+//! Plain Rust, eight lanes: the specification of [`Simd`] and the path of CPUs without their own.
+
+use super::{Element, MAX_LANES, Simd};
+
+/// Needs nothing of the CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Generic;
+
+const LANES: usize = 8;
+type F = [f32; LANES];
+
+#[inline(always)]
+fn map(a: F, f: impl Fn(f32) -> f32) -> F {
+    core::array::from_fn(|i| f(a[i]))
+}
+
+#[inline(always)]
+fn zip(a: F, b: F, f: impl Fn(f32, f32) -> f32) -> F {
+    core::array::from_fn(|i| f(a[i], b[i]))
+}
+
+impl Simd for Generic {
+    const LANES: usize = LANES;
+    const ROWS: usize = 6;
+    type F = F;
+    type I = [i32; LANES];
+    type M = [bool; LANES];
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> F {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const f32) -> F {
+        // SAFETY: same contract.
+        unsafe { p.cast::<F>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32, x: F) {
+        // SAFETY: same contract.
+        unsafe { p.cast::<F>().write_unaligned(x) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: F, b: F) -> F {
+        zip(a, b, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: F, b: F) -> F {
+        zip(a, b, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: F, b: F) -> F {
+        zip(a, b, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn div(self, a: F, b: F) -> F {
+        zip(a, b, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    fn fma(self, a: F, b: F, c: F) -> F {
+        core::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn fnma(self, a: F, b: F, c: F) -> F {
+        core::array::from_fn(|i| (-a[i]).mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn min(self, a: F, b: F) -> F {
+        zip(a, b, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn max(self, a: F, b: F) -> F {
+        zip(a, b, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn abs(self, a: F) -> F {
+        map(a, f32::abs)
+    }
+
+    #[inline(always)]
+    fn round(self, a: F) -> F {
+        map(a, f32::round_ties_even)
+    }
+
+    #[inline(always)]
+    fn pow2(self, a: F) -> F {
+        map(a, |x| f32::from_bits((((x as i32).wrapping_add(127)) << 23) as u32))
+    }
+
+    #[inline(always)]
+    fn gt(self, a: F, b: F) -> Self::M {
+        core::array::from_fn(|i| a[i] > b[i])
+    }
+
+    #[inline(always)]
+    fn is_nan(self, a: F) -> Self::M {
+        core::array::from_fn(|i| a[i].is_nan())
+    }
+
+    #[inline(always)]
+    fn or(self, a: Self::M, b: Self::M) -> Self::M {
+        core::array::from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(always)]
+    fn any(self, m: Self::M) -> bool {
+        m.contains(&true)
+    }
+
+    #[inline(always)]
+    fn select(self, m: Self::M, a: F, b: F) -> F {
+        core::array::from_fn(|i| if m[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn select_i(self, m: Self::M, a: Self::I, b: Self::I) -> Self::I {
+        core::array::from_fn(|i| if m[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn ramp(self, start: i32) -> Self::I {
+        core::array::from_fn(|i| start.wrapping_add(i as i32))
+    }
+
+    #[inline(always)]
+    fn indices(self, a: Self::I) -> [i32; MAX_LANES] {
+        core::array::from_fn(|i| if i < LANES { a[i] } else { 0 })
+    }
+
+    #[inline(always)]
+    fn sum(self, a: F) -> f32 {
+        let b: [f32; 4] = core::array::from_fn(|i| a[i] + a[i + 4]);
+        (b[0] + b[2]) + (b[1] + b[3])
+    }
+
+    #[inline(always)]
+    unsafe fn transpose8<T: Element>(self, src: *const T, stride: usize, dst: *mut f32, to: usize) {
+        for i in 0..8 {
+            for j in 0..8 {
+                // SAFETY: within the blocks the contract names.
+                unsafe { *dst.add(j * to + i) = (*src.add(i * stride + j)).widen() }
+            }
+        }
+    }
+}
