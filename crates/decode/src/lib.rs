@@ -1,1 +1,25 @@
-//! decode
+//! Decoding of masked-diffusion language models: canvas, marginals, dependency, strategies,
+//! sampler, loop and trace. Token ids only: this crate knows no strings.
+
+pub mod canvas;
+pub mod decoder;
+pub mod dependency;
+pub mod error;
+pub mod job;
+pub mod marginals;
+pub mod observer;
+pub mod probe;
+pub mod rng;
+pub mod sampler;
+pub mod strategy;
+pub mod trace;
+
+pub use canvas::{Canvas, EosPolicy};
+pub use decoder::Decoder;
+pub use error::{Error, Result};
+pub use job::{Job, Options, Totals};
+pub use marginals::Suppression;
+pub use observer::{Observer, Observers};
+pub use sampler::Sampling;
+pub use strategy::StrategySpec;
+pub use trace::StepRecord;

@@ -202,8 +202,8 @@ impl Fields<'_> {
     }
 
     /// An error about this file.
-    pub fn bad(&self, field: &str, why: String) -> Error {
-        Error::Config { path: self.path.to_owned(), field: field.to_owned(), why }
+    pub fn bad(&self, field: &str, problem: String) -> Error {
+        Error::Config { path: self.path.to_owned(), field: field.to_owned(), problem }
     }
 }
 

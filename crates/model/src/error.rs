@@ -179,6 +179,12 @@ pub enum Error {
         /// What it did, as the end of a sentence.
         problem: String,
     },
+    /// A forward pass was asked for something the model or the canvas does not have.
+    #[error("{0}")]
+    Query(String),
+    /// The tensor library failed.
+    #[error("tensor operation failed: {0}")]
+    Tensor(#[from] candle_core::Error),
     /// A message given to the chat template is not usable.
     #[error("message {index}: {problem}")]
     Message {

@@ -1,6 +1,19 @@
 //! A checkpoint folder made usable: config, weights, tokenizer, chat template and backbone.
 
+pub mod arch;
+pub mod backbone;
 pub mod checkpoint;
+pub mod config;
 pub mod error;
+pub mod text;
+pub mod layer;
+mod load;
+pub mod tabular;
+pub mod transformer;
 
+pub use backbone::{Backbone, HiddenRow, KvCache, Pass, Query, Reuse, Rows};
+pub use config::{SpecialIds, Spec};
 pub use error::{Error, Result};
+pub use load::LoadOptions;
+pub use tabular::Tabular;
+pub use transformer::{Packed, Parameters, Transformer};

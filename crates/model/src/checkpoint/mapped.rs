@@ -210,7 +210,7 @@ impl Mapped {
     }
 
     /// The same tensor in another number format (`--dtype`), rounded to nearest, ties to even; no copy if it has it already.
-    pub fn convert(&self, dtype: Dtype) -> Self {
+    pub fn to_dtype(&self, dtype: Dtype) -> Self {
         if dtype == self.dtype {
             return self.clone();
         }

@@ -149,14 +149,14 @@ impl Store {
     }
 
     /// The tensors no one asked for, sorted.
-    pub fn unused<S: AsRef<str>>(&self, used: &[S]) -> Vec<&str> {
+    pub fn left_over<S: AsRef<str>>(&self, used: &[S]) -> Vec<&str> {
         let used: HashSet<&str> = used.iter().map(AsRef::as_ref).collect();
         self.names().filter(|name| !used.contains(name)).collect()
     }
 
     /// Refuses a checkpoint with tensors its architecture does not know.
-    pub fn refuse_unused<S: AsRef<str>>(&self, used: &[S]) -> Result<()> {
-        let unused = self.unused(used);
+    pub fn unused<S: AsRef<str>>(&self, used: &[S]) -> Result<()> {
+        let unused = self.left_over(used);
         let Some(&first) = unused.first() else { return Ok(()) };
         Err(Error::TensorsUnused { path: self.path.clone(), count: unused.len(), first: first.to_owned() })
     }

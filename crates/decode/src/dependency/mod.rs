@@ -1,0 +1,63 @@
+//! Pairwise dependency between masked positions (eq. 4 of the paper): how much revealing position j
+//! is expected to change the distribution at position i, in total variation.
+//!
+//! Two sources: the learned [`Predictor`] (one product over hidden rows) and the [`Oracle`] (reveal
+//! and measure). The oracle also makes the TV cache and checks sub-additivity.
+
+mod oracle;
+mod predictor;
+
+use demask_model::HiddenRow;
+
+use crate::error::Result;
+use crate::strategy::Step;
+
+pub use oracle::{Draws, Oracle, Reveals};
+pub use predictor::{Metadata, Mix, Predictor};
+
+/// Something that tells the dependency matrix of a step.
+pub trait DependencySource: Send + Sync {
+    /// Hidden rows it reads, if any.
+    fn hidden_row(&self) -> Option<HiddenRow>;
+
+    /// `D` over `step.masked`.
+    fn dependency(&self, step: &Step<'_>) -> Result<Dependency>;
+}
+
+/// A `|M|×|M|` matrix: row = the position affected, column = the position revealed, zero diagonal.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Dependency {
+    data: Vec<f32>,
+    size: usize,
+}
+
+impl Dependency {
+    /// From row-major content.
+    ///
+    /// # Panics
+    /// If the content is not square.
+    pub fn from_rows(data: Vec<f32>, size: usize) -> Self {
+        assert_eq!(data.len(), size * size, "a dependency matrix is square");
+        Self { data, size }
+    }
+
+    /// Number of positions.
+    pub fn len(&self) -> usize {
+        self.size
+    }
+
+    /// Whether there is no position.
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    /// `D[affected, revealed]`.
+    pub fn on(&self, affected: usize, revealed: usize) -> f32 {
+        self.data[affected * self.size + revealed]
+    }
+
+    /// Row-major content.
+    pub fn data(&self) -> &[f32] {
+        &self.data
+    }
+}

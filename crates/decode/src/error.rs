@@ -1,0 +1,82 @@
+//! What can go wrong while decoding.
+
+/// The result of anything in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a decoding was refused or gave up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The backbone failed.
+    #[error(transparent)]
+    Model(#[from] demask_model::Error),
+    /// A strategy's name is unknown.
+    #[error("there is no strategy {name:?}{}", suggest(.nearest))]
+    UnknownStrategy {
+        /// What was asked for.
+        name: String,
+        /// The nearest known name.
+        nearest: Option<String>,
+    },
+    /// A strategy has no such parameter.
+    #[error("strategy {strategy} has no parameter {key:?}{}", suggest(.nearest))]
+    UnknownParameter {
+        /// The strategy.
+        strategy: String,
+        /// What was asked for.
+        key: String,
+        /// The nearest known parameter, or the list of all.
+        nearest: Option<String>,
+    },
+    /// A parameter's value does not parse or is out of range.
+    #[error("{what} = {value}: {why}")]
+    BadValue {
+        /// The strategy and key, or the option.
+        what: String,
+        /// The value found.
+        value: String,
+        /// What is allowed.
+        why: String,
+    },
+    /// The canvas cannot be decoded.
+    #[error("{0}")]
+    Canvas(String),
+    /// The model's output is not a number.
+    #[error(
+        "the model's logits at position {position} are not finite in step {step}; the weights are damaged or the dtype overflows"
+    )]
+    NotFinite {
+        /// Position whose row is bad.
+        position: usize,
+        /// Step of the decoding.
+        step: usize,
+    },
+    /// A strategy stopped making progress.
+    #[error("strategy {strategy} left {masked} masks after {steps} steps without progress")]
+    Stalled {
+        /// The strategy.
+        strategy: String,
+        /// Masks left.
+        masked: usize,
+        /// Steps done.
+        steps: usize,
+    },
+    /// A strategy needs something it was not given.
+    #[error("strategy {strategy} needs {what}")]
+    Missing {
+        /// The strategy.
+        strategy: String,
+        /// What is missing and how to give it.
+        what: String,
+    },
+    /// A predictor's file is not usable.
+    #[error("{0}")]
+    Predictor(String),
+    /// A trace could not be written.
+    #[error("cannot write the trace: {0}")]
+    Trace(#[source] std::io::Error),
+}
+
+fn suggest(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default()
+}

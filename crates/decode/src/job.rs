@@ -1,0 +1,211 @@
+//! One canvas on its way to text: its strategy with state, randomness, block, and what it cost.
+
+use std::ops::Range;
+
+use demask_model::Pass;
+
+use crate::canvas::{Canvas, EosPolicy, Pick};
+use crate::error::{Error, Result};
+use crate::marginals::{Marginal, Suppression};
+use crate::observer::Observer;
+use crate::rng::Rng;
+use crate::sampler::Sampling;
+use crate::strategy::{BlockStep, Context, Needs, Selection, Strategy, StrategySpec, TokenRule};
+use crate::trace::{Commit, DependencyRecord, Seconds, StepRecord};
+
+/// How a canvas is decoded, apart from the strategy.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Token drawing.
+    pub sampling: Sampling,
+    /// What an end-of-sequence does.
+    pub eos: EosPolicy,
+    /// Decode left to right in blocks of this many positions; `None` decodes all at once.
+    pub block_length: Option<usize>,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// Tells requests of one seed apart.
+    pub stream: u64,
+    /// Tokens that must not appear.
+    pub suppression: Suppression,
+}
+
+/// What a decoding cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Totals {
+    /// Steps of Algorithm 1.
+    pub steps: usize,
+    /// Forward passes, extra ones included (NFE).
+    pub forwards: usize,
+    /// Tokens written by steps (not by EOS filling).
+    pub committed: usize,
+    /// Seconds by phase.
+    pub seconds: Seconds,
+}
+
+/// A canvas being decoded.
+pub struct Job {
+    pub(crate) canvas: Canvas,
+    pub(crate) strategy: Box<dyn Strategy>,
+    pub(crate) options: Options,
+    pub(crate) rng: Rng,
+    pub(crate) totals: Totals,
+    pub(crate) place: BlockStep,
+    spec: StrategySpec,
+    observer: Box<dyn Observer>,
+    stopped: bool,
+    step_limit: usize,
+}
+
+impl Job {
+    /// A job with a fresh strategy.
+    pub fn new(
+        canvas: Canvas,
+        spec: &StrategySpec,
+        context: &Context,
+        options: Options,
+        observer: Box<dyn Observer>,
+    ) -> Result<Self> {
+        options.sampling.check()?;
+        if options.block_length == Some(0) {
+            return Err(Error::BadValue {
+                what: "block-length".into(),
+                value: "0".into(),
+                why: "must be at least 1".into(),
+            });
+        }
+        let length = canvas.response().len();
+        let count = options.block_length.map_or(1, |b| length.div_ceil(b));
+        let asked = spec.given().iter().find(|(k, _)| *k == "steps").and_then(|(_, v)| v.parse().ok()).unwrap_or(0);
+        Ok(Self {
+            rng: Rng::new(options.seed, options.stream),
+            strategy: spec.build(context)?,
+            place: BlockStep { index: usize::MAX, count, step: 0, entered_with: 0 },
+            spec: spec.clone(),
+            canvas,
+            options,
+            totals: Totals::default(),
+            observer,
+            stopped: false,
+            step_limit: 64 + 8 * length + asked,
+        })
+    }
+
+    /// The canvas.
+    pub fn canvas(&self) -> &Canvas {
+        &self.canvas
+    }
+
+    /// The strategy's spelling.
+    pub fn spec(&self) -> &StrategySpec {
+        &self.spec
+    }
+
+    /// What it cost so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Whether no mask is left, or the observer ended it.
+    pub fn is_done(&self) -> bool {
+        self.stopped || self.canvas.is_done()
+    }
+
+    /// Whether the observer ended it before the last mask was gone.
+    pub fn was_stopped(&self) -> bool {
+        self.stopped && !self.canvas.is_done()
+    }
+
+    pub(crate) fn needs(&self) -> Needs {
+        self.strategy.needs()
+    }
+
+    /// The left-most block that has masks, and those masks.
+    pub(crate) fn enter(&mut self) -> (Range<usize>, Vec<usize>) {
+        let response = self.canvas.response();
+        let length = self.options.block_length.unwrap_or(response.len());
+        let first = self.canvas.masked(response.clone()).first().copied().unwrap_or(response.start);
+        let index = (first - response.start) / length;
+        let start = response.start + index * length;
+        let block = start..(start + length).min(response.end);
+        let masked = self.canvas.masked(block.clone());
+        if self.place.index == index {
+            self.place.step += 1;
+        } else {
+            self.place = BlockStep { index, step: 0, entered_with: masked.len(), ..self.place };
+        }
+        (block, masked)
+    }
+
+    /// Phase 3: writes the tokens of the selection, applies the EOS policy, tells the observer.
+    pub(crate) fn commit(&mut self, step: Decided<'_>) -> Result<()> {
+        let Decided { block, masked, marginals, selection, pass, forwards, seconds } = step;
+        let picks: Vec<Pick> = selection.chosen.iter().map(|&i| pick(masked[i], &marginals[i], selection.tokens)).collect();
+        let commits: Vec<Commit> = selection
+            .chosen
+            .iter()
+            .zip(&picks)
+            .map(|(&i, p)| Commit {
+                position: p.position,
+                token: p.token,
+                confidence: p.confidence,
+                probability: match selection.tokens {
+                    TokenRule::Argmax => marginals[i].raw.top1,
+                    TokenRule::Sampled => marginals[i].candidate.raw,
+                },
+            })
+            .collect();
+        let filled = self.canvas.commit(self.totals.steps, &picks, &block, self.options.eos);
+        self.canvas.remask(&selection.remask);
+        let dependency = selection.dependency.filter(|_| self.observer.wants_dependency());
+        let record = StepRecord {
+            step: self.totals.steps,
+            block: self.place.index,
+            masked: masked.len(),
+            commits,
+            filled,
+            remasked: selection.remask,
+            stop: selection.stop,
+            budget: selection.budget,
+            dependency: dependency.map(|d| DependencyRecord {
+                positions: masked.to_vec(),
+                values: d.data().iter().map(|v| (v * 1e4).round() / 1e4).collect(),
+            }),
+            forwards,
+            computed_rows: pass.computed_rows,
+            seconds,
+        };
+        self.totals.steps += 1;
+        self.totals.forwards += forwards;
+        self.totals.committed += record.commits.len();
+        self.totals.seconds += seconds;
+        self.stopped |= self.observer.on_step(&record, &self.canvas).is_break();
+        if !self.is_done() && self.totals.steps >= self.step_limit {
+            return Err(Error::Stalled {
+                strategy: self.spec.to_string(),
+                masked: self.canvas.masked(self.canvas.response()).len(),
+                steps: self.totals.steps,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A step whose positions are chosen.
+pub(crate) struct Decided<'a> {
+    pub(crate) block: Range<usize>,
+    pub(crate) masked: &'a [usize],
+    pub(crate) marginals: &'a [Marginal],
+    pub(crate) selection: Selection,
+    pub(crate) pass: &'a Pass,
+    pub(crate) forwards: usize,
+    pub(crate) seconds: Seconds,
+}
+
+fn pick(position: usize, marginal: &Marginal, rule: TokenRule) -> Pick {
+    let token = match rule {
+        TokenRule::Sampled => marginal.candidate.token,
+        TokenRule::Argmax => marginal.raw.argmax as u32,
+    };
+    Pick { position, token, confidence: marginal.raw.top1 }
+}

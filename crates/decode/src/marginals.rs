@@ -1,0 +1,119 @@
+//! Per-position statistics of one forward pass: the paper's `p_top1` and its relatives, computed
+//! while logits stream by, so `|M|×V` need not exist.
+
+use demask_kernels::{SoftmaxStats, softmax_stats};
+use demask_model::{Backbone, Rows};
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::rng::{Purpose, Rng};
+use crate::sampler::{Candidate, Sampling, ScoreDtype};
+
+/// What is known of one masked position after a forward pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Marginal {
+    /// Statistics of the model's own distribution (temperature 1, no filter).
+    pub raw: SoftmaxStats,
+    /// The sampler's proposal and the scores of the filtered distribution.
+    pub candidate: Candidate,
+}
+
+/// Tokens that must not be produced, and a penalty on ending.
+#[derive(Debug, Clone, Default)]
+pub struct Suppression {
+    /// Ids set to −∞: the mask and ids that the tokenizer does not know.
+    pub ids: Vec<u32>,
+    /// Subtracted from the logits of end-of-sequence ids.
+    pub eos_penalty: f32,
+    /// End-of-sequence is impossible before this position.
+    pub no_eos_before: usize,
+    /// The end-of-sequence ids.
+    pub eos: Vec<u32>,
+}
+
+impl Suppression {
+    fn apply(&self, position: usize, logits: &mut [f32]) {
+        for &id in &self.ids {
+            if let Some(z) = logits.get_mut(id as usize) {
+                *z = f32::NEG_INFINITY;
+            }
+        }
+        for &id in &self.eos {
+            let z = &mut logits[id as usize];
+            *z = if position < self.no_eos_before { f32::NEG_INFINITY } else { *z - self.eos_penalty };
+        }
+    }
+}
+
+/// A few rows of aligned logits on their way to the statistics.
+pub struct LogitRows<'a> {
+    /// Positions of the rows.
+    pub positions: &'a [usize],
+    /// Their logits, `[positions.len(), vocab]`.
+    pub logits: &'a mut [f32],
+}
+
+impl LogitRows<'_> {
+    /// Size of the vocabulary.
+    pub fn vocab(&self) -> usize {
+        self.logits.len() / self.positions.len().max(1)
+    }
+
+    /// Each position with its row.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut [f32])> {
+        let vocab = self.vocab();
+        self.positions.iter().copied().zip(self.logits.chunks_exact_mut(vocab))
+    }
+}
+
+/// How rows become marginals.
+pub struct Reader<'a> {
+    /// Token drawing.
+    pub sampling: &'a Sampling,
+    /// Precision of filtered scores.
+    pub dtype: ScoreDtype,
+    /// Tokens that must not appear.
+    pub suppression: &'a Suppression,
+    /// Randomness of the request.
+    pub rng: Rng,
+    /// Step of the decoding.
+    pub step: usize,
+}
+
+impl Reader<'_> {
+    /// Streams the logits of `positions` from their prediction rows; `see` gets each chunk (after
+    /// suppression) before it becomes statistics and may change it.
+    pub fn read(
+        &self,
+        backbone: &dyn Backbone,
+        predicting: &Rows,
+        positions: &[usize],
+        mut see: impl FnMut(LogitRows<'_>),
+    ) -> Result<Vec<Marginal>> {
+        let vocab = backbone.spec().vocab;
+        let mut all: Vec<Marginal> = Vec::with_capacity(positions.len());
+        backbone.logits(predicting, &mut |first, logits| {
+            let positions = &positions[first..first + logits.len() / vocab];
+            let rows = logits.par_chunks_exact_mut(vocab).zip(positions);
+            rows.for_each(|(row, &position)| self.suppression.apply(position, row));
+            see(LogitRows { positions, logits });
+            let rows = logits.par_chunks_exact(vocab).zip(positions);
+            all.par_extend(rows.map(|(row, &position)| self.marginal(position, row)));
+        })?;
+        match all.iter().position(|m| !m.raw.logsumexp.is_finite()) {
+            Some(index) => Err(Error::NotFinite { position: positions[index], step: self.step }),
+            None => Ok(all),
+        }
+    }
+
+    fn marginal(&self, position: usize, logits: &[f32]) -> Marginal {
+        let raw = softmax_stats(logits);
+        let uniform = self.rng.uniform(Purpose::Token, self.step as u64, position as u64);
+        let candidate = if raw.logsumexp.is_finite() {
+            self.sampling.candidate(logits, &raw, self.dtype, uniform)
+        } else {
+            Candidate { token: 0, probability: 0.0, raw: 0.0, top1: 0.0, margin: 0.0, entropy: 0.0 }
+        };
+        Marginal { raw, candidate }
+    }
+}

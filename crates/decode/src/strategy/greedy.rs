@@ -1,0 +1,180 @@
+//! Algorithm 2 of the paper, pure: the largest set of positions, grown greedily, whose cumulative
+//! pairwise dependency stays within τ.
+//!
+//! Running column sums make it `O(|M|·|S|)`: `cost[c] = Σ_{s∈S} D[c,s]` grows by one column when a
+//! position joins `S`. Costs only grow, so the first candidate that does not fit ends the search.
+
+use crate::dependency::Dependency;
+use crate::strategy::{Budget, Stop};
+
+/// Which position opens the set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// The left-most masked position, whatever its confidence (the paper).
+    #[default]
+    Leftmost,
+    /// The most confident one.
+    Confident,
+}
+
+/// The thresholds of Algorithm 2.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Thresholds {
+    /// Greatest cumulative dependency (τ).
+    pub tau: f32,
+    /// Confidence a position must exceed to join (γ).
+    pub gamma: f32,
+    /// How the set begins.
+    pub start: Start,
+}
+
+/// What was selected, in the order of selection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subset {
+    /// Indices into the masked positions.
+    pub chosen: Vec<usize>,
+    /// τ and what was accumulated of it.
+    pub budget: Budget,
+    /// Why it is not larger.
+    pub stop: Stop,
+}
+
+/// Selects from `|M| = confidence.len()` positions; `dependency` is `|M|×|M|`.
+///
+/// # Panics
+/// If the matrix does not match, or there is no position.
+pub fn greedy_subset(dependency: &Dependency, confidence: &[f32], thresholds: Thresholds) -> Subset {
+    let size = confidence.len();
+    assert!(size > 0 && dependency.len() == size, "dependency of {} for {size} positions", dependency.len());
+    let first = match thresholds.start {
+        Start::Leftmost => 0,
+        Start::Confident => most_confident(confidence),
+    };
+    let mut candidates: Vec<usize> =
+        (0..size).filter(|&c| c != first && confidence[c] > thresholds.gamma).collect();
+    let mut cost = vec![0.0_f32; size];
+    let mut chosen = vec![first];
+    let mut accumulated = 0.0_f32;
+    let mut newest = first;
+    let stop = loop {
+        let mut best: Option<(usize, f32)> = None;
+        for (slot, &c) in candidates.iter().enumerate() {
+            cost[c] += dependency.on(c, newest);
+            if best.is_none_or(|(_, least)| cost[c] < least) {
+                best = Some((slot, cost[c]));
+            }
+        }
+        let Some((slot, delta)) = best else {
+            break if chosen.len() == size { Stop::AllTaken } else { Stop::NoCandidate };
+        };
+        if accumulated + delta > thresholds.tau {
+            break Stop::Budget;
+        }
+        accumulated += delta;
+        // Keeps the candidates ascending, so that ties go to the lowest position.
+        newest = candidates.remove(slot);
+        chosen.push(newest);
+    };
+    Subset { chosen, budget: Budget { limit: thresholds.tau, used: accumulated }, stop }
+}
+
+fn most_confident(confidence: &[f32]) -> usize {
+    let mut best = 0;
+    for (i, &c) in confidence.iter().enumerate() {
+        if c > confidence[best] {
+            best = i;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn thresholds(tau: f32, gamma: f32) -> Thresholds {
+        Thresholds { tau, gamma, start: Start::Leftmost }
+    }
+
+    fn matrix(rows: &[&[f32]]) -> Dependency {
+        Dependency::from_rows(rows.concat(), rows.len())
+    }
+
+    #[test]
+    fn a_hand_computed_case() {
+        // Costs after {0}: 1 → 0.1, 2 → 0.03, 3 → 0.02. Takes 3; then 1 → 0.1 + 0.0, 2 → 0.03 + 0.5.
+        let d = matrix(&[
+            &[0.0, 0.9, 0.9, 0.9],
+            &[0.1, 0.0, 0.9, 0.0],
+            &[0.03, 0.9, 0.0, 0.5],
+            &[0.02, 0.9, 0.9, 0.0],
+        ]);
+        let subset = greedy_subset(&d, &[0.2, 0.95, 0.95, 0.95], thresholds(0.125, 0.9));
+        assert_eq!(subset.chosen, [0, 3, 1]);
+        assert_eq!(subset.stop, Stop::Budget);
+        assert!((subset.budget.used - 0.12).abs() < 1e-6);
+    }
+
+    #[test]
+    fn exactly_tau_is_admitted_and_exactly_gamma_is_not() {
+        let d = matrix(&[&[0.0, 0.0, 0.0], &[0.25, 0.0, 0.0], &[0.25, 0.0, 0.0]]);
+        let subset = greedy_subset(&d, &[0.1, 0.5, 0.75], thresholds(0.25, 0.5));
+        assert_eq!((subset.chosen.as_slice(), subset.stop), (&[0, 2][..], Stop::NoCandidate));
+        let less = greedy_subset(&d, &[0.1, 0.5, 0.75], thresholds(0.2499, 0.5));
+        assert_eq!((less.chosen.as_slice(), less.stop), (&[0][..], Stop::Budget));
+    }
+
+    #[test]
+    fn ties_go_to_the_lowest_position() {
+        let d = matrix(&[&[0.0; 3], &[0.1, 0.0, 0.0], &[0.1, 0.0, 0.0]]);
+        let subset = greedy_subset(&d, &[1.0, 0.95, 0.99], thresholds(0.1, 0.9));
+        assert_eq!(subset.chosen, [0, 1]);
+    }
+
+    #[test]
+    fn extremes_of_the_thresholds() {
+        let d = matrix(&[&[0.0, 0.4, 0.4], &[0.4, 0.0, 0.4], &[0.4, 0.4, 0.0]]);
+        let all = greedy_subset(&d, &[0.1, 0.99, 0.99], thresholds(f32::INFINITY, 0.9));
+        assert_eq!((all.chosen.len(), all.stop), (3, Stop::AllTaken));
+        assert_eq!(greedy_subset(&d, &[0.1, 0.99, 0.99], thresholds(0.5, 1.0)).chosen, [0]);
+        assert_eq!(greedy_subset(&d, &[0.1, 0.99, 0.99], thresholds(0.0, 0.0)).chosen, [0]);
+        let anchored = Thresholds { tau: 0.0, gamma: 0.9, start: Start::Confident };
+        assert_eq!(greedy_subset(&d, &[0.1, 0.98, 0.99], anchored).chosen, [2]);
+    }
+
+    /// Algorithm 2 as it is printed, with every sum taken afresh.
+    fn printed(d: &Dependency, confidence: &[f32], t: Thresholds) -> (Vec<usize>, f32) {
+        let (mut s, mut accum) = (vec![0], 0.0_f32);
+        loop {
+            let sum = |c: usize| s.iter().map(|&j| d.on(c, j)).fold(0.0_f32, |a, b| a + b);
+            let c = (0..confidence.len()).filter(|c| !s.contains(c) && confidence[*c] > t.gamma);
+            let Some(best) = c.min_by(|&a, &b| sum(a).total_cmp(&sum(b)).then(a.cmp(&b))) else { break };
+            let delta = sum(best);
+            if accum + delta > t.tau {
+                break;
+            }
+            s.push(best);
+            accum += delta;
+        }
+        (s, accum)
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_printed_algorithm(
+            size in 1_usize..24, seed in any::<u64>(), tau in 0.0_f32..2.0, gamma in 0.0_f32..1.0
+        ) {
+            let rng = crate::rng::Rng::new(seed, 0);
+            let draw = |i: u64| (rng.uniform(crate::rng::Purpose::Mask, 0, i) * 16.0).floor() as f32 / 16.0;
+            let data = (0..size * size).map(|i| if i % (size + 1) == 0 { 0.0 } else { draw(i as u64) }).collect();
+            let d = Dependency::from_rows(data, size);
+            let confidence: Vec<f32> = (0..size).map(|i| draw(1_000_000 + i as u64)).collect();
+            let fast = greedy_subset(&d, &confidence, thresholds(tau, gamma));
+            let (slow, accum) = printed(&d, &confidence, thresholds(tau, gamma));
+            prop_assert_eq!(fast.chosen, slow);
+            prop_assert_eq!(fast.budget.used, accum);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How many tokens a step unmasks, for strategies that rank positions.
+
+use crate::strategy::Step;
+
+/// Transfer counts per step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Schedule {
+    /// The same number every step.
+    Fixed(usize),
+    /// Dream's: at step i of n, `trunc(|M|·(1 − t_{i+1}/t_i))` with `t` evenly spaced from 1 to
+    /// eps, everything at the last step. With as many steps as tokens the first step commits nothing.
+    Timestep {
+        /// Forward passes for the whole response.
+        steps: usize,
+        /// End of the time axis.
+        eps: f64,
+    },
+    /// LLaDA's: the block's masks divided evenly, the remainder to the first steps.
+    Even {
+        /// Forward passes for the whole response.
+        steps: usize,
+    },
+}
+
+impl Schedule {
+    /// How many positions this step takes.
+    pub fn count(&self, step: &Step<'_>) -> usize {
+        let masked = step.masked.len();
+        let per_block = |steps: usize| (steps / step.block.count).max(1);
+        match *self {
+            Self::Fixed(k) => k.min(masked),
+            Self::Timestep { steps, eps } => timestep(masked, step.block.step, per_block(steps), eps),
+            Self::Even { steps } => {
+                let (total, steps) = (step.block.entered_with, per_block(steps));
+                let count = total / steps + usize::from(step.block.step < total % steps);
+                count.max(1).min(masked)
+            }
+        }
+    }
+}
+
+/// Dream's transfer ratio between two neighbouring times, in f32 as `linspace` computes it.
+pub(crate) fn timestep_ratio(step: usize, steps: usize, eps: f64) -> f64 {
+    if step + 1 >= steps {
+        return 1.0;
+    }
+    let time = |i: usize| linspace(i, steps, eps as f32);
+    f64::from(1.0 - time(step + 1) / time(step))
+}
+
+/// Point `i` of `linspace(1, eps, steps + 1)` as PyTorch computes it: from both ends, in f32.
+fn linspace(i: usize, steps: usize, eps: f32) -> f32 {
+    let increment = (eps - 1.0) / steps as f32;
+    if i < steps.div_ceil(2) { 1.0 + increment * i as f32 } else { eps - increment * (steps - i) as f32 }
+}
+
+fn timestep(masked: usize, step: usize, steps: usize, eps: f64) -> usize {
+    if step + 1 >= steps {
+        return masked;
+    }
+    let time = |i: usize| linspace(i, steps, eps as f32);
+    let ratio = 1.0 - time(step + 1) / time(step);
+    (masked as f32 * ratio) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(length: usize, steps: usize) -> Vec<usize> {
+        let mut left = length;
+        (0..steps)
+            .map(|i| {
+                let k = timestep(left, i, steps, 1e-3);
+                left -= k;
+                k
+            })
+            .collect()
+    }
+
+    #[test]
+    fn as_many_steps_as_tokens_wastes_the_first_and_doubles_the_last() {
+        let counts = counts(40, 40);
+        assert_eq!((counts[0], counts[39]), (0, 2));
+        assert!(counts[1..39].iter().all(|&k| k == 1));
+    }
+
+    #[test]
+    fn half_the_steps_take_two_at_a_time() {
+        let counts = counts(40, 20);
+        assert_eq!((counts[0], counts[19]), (1, 3));
+        assert!(counts[1..19].iter().all(|&k| k == 2));
+    }
+
+    #[test]
+    fn the_last_step_takes_everything() {
+        assert_eq!(timestep(17, 4, 5, 1e-3), 17);
+        assert_eq!(timestep_ratio(4, 5, 1e-3), 1.0);
+    }
+}

@@ -1,0 +1,149 @@
+//! The record of a step: one serde struct that the trace file, the server's stream, the page and
+//! the plots all read. A trace file is JSON lines: a [`Header`], then one [`StepRecord`] a line.
+
+use std::io::Write;
+use std::ops::{AddAssign, ControlFlow};
+
+use serde::{Deserialize, Serialize};
+
+use crate::canvas::Canvas;
+use crate::observer::Observer;
+use crate::strategy::{Budget, Stop};
+
+/// First line of a trace file.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Header {
+    /// Format version.
+    pub demask_trace: u32,
+    /// The strategy's spelling.
+    pub strategy: String,
+    /// The canvas before the first step.
+    pub tokens: Vec<u32>,
+    /// First and one past the last position of the response.
+    pub response: (usize, usize),
+    /// The mask id.
+    pub mask: u32,
+    /// Seed of the request.
+    pub seed: u64,
+}
+
+/// What one step did.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct StepRecord {
+    /// Number of the step, from 0.
+    pub step: usize,
+    /// Number of the block.
+    pub block: usize,
+    /// Masks of the block before the step.
+    pub masked: usize,
+    /// Tokens written, in the order of choice.
+    pub commits: Vec<Commit>,
+    /// Positions set to EOS by the EOS policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filled: Vec<usize>,
+    /// Positions masked again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remasked: Vec<usize>,
+    /// Why no more positions were taken.
+    pub stop: Option<Stop>,
+    /// Dependency budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Masked positions and their dependency matrix, row-major, where an observer asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<DependencyRecord>,
+    /// Forward passes spent, extra ones included.
+    pub forwards: usize,
+    /// Rows of the canvas that were computed afresh.
+    pub computed_rows: usize,
+    /// Seconds by phase.
+    pub seconds: Seconds,
+}
+
+/// A token written by a step.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq)]
+pub struct Commit {
+    /// Where.
+    pub position: usize,
+    /// What.
+    pub token: u32,
+    /// Top-1 probability of the model there.
+    pub confidence: f32,
+    /// Probability of the written token in the model's own distribution.
+    pub probability: f32,
+}
+
+/// A dependency matrix with its positions.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct DependencyRecord {
+    /// Masked positions.
+    pub positions: Vec<usize>,
+    /// Row-major `|M|×|M|`, rounded to four digits.
+    pub values: Vec<f32>,
+}
+
+/// Seconds spent in each phase.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
+pub struct Seconds {
+    /// Backbone, up to the hidden rows. In a batch, the canvas's share.
+    pub forward: f64,
+    /// Head, softmax statistics and token proposals.
+    pub marginals: f64,
+    /// Dependency and selection.
+    pub select: f64,
+}
+
+impl Seconds {
+    /// All phases together.
+    pub fn total(&self) -> f64 {
+        self.forward + self.marginals + self.select
+    }
+}
+
+impl AddAssign for Seconds {
+    fn add_assign(&mut self, other: Self) {
+        self.forward += other.forward;
+        self.marginals += other.marginals;
+        self.select += other.select;
+    }
+}
+
+/// Writes a trace as JSON lines.
+pub struct TraceWriter<W: Write + Send> {
+    out: W,
+    dependency: bool,
+    failed: Option<std::io::Error>,
+}
+
+impl<W: Write + Send> TraceWriter<W> {
+    /// Writes the header; `dependency` also records the matrices.
+    pub fn new(mut out: W, header: &Header, dependency: bool) -> std::io::Result<Self> {
+        writeln!(out, "{}", serde_json::to_string(header)?)?;
+        Ok(Self { out, dependency, failed: None })
+    }
+
+    /// Flushes; reports the first error that occurred while writing.
+    pub fn finish(mut self) -> std::io::Result<W> {
+        self.out.flush()?;
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.out),
+        }
+    }
+}
+
+impl<W: Write + Send> Observer for TraceWriter<W> {
+    fn on_step(&mut self, record: &StepRecord, _: &Canvas) -> ControlFlow<()> {
+        let line = serde_json::to_string(record).map_err(std::io::Error::from);
+        if let Err(error) = line.and_then(|line| writeln!(self.out, "{line}")) {
+            // A full disk ends the decoding instead of writing a trace with a hole.
+            self.failed.get_or_insert(error);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn wants_dependency(&self) -> bool {
+        self.dependency
+    }
+}

@@ -1,0 +1,58 @@
+//! The golden fixture: a toy Dream checkpoint and what the official code computed on it.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::path::PathBuf;
+
+use demask_model::checkpoint::Store;
+use demask_model::{LoadOptions, Transformer};
+use serde_json::Value;
+
+pub fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/dream-toy")
+}
+
+pub fn backbone() -> Transformer {
+    Transformer::load(&folder(), &LoadOptions::default()).unwrap()
+}
+
+pub fn expected() -> Value {
+    serde_json::from_slice(&std::fs::read(folder().join("expected.json")).unwrap()).unwrap()
+}
+
+/// A safetensors file read plainly, any dtype as f64.
+pub struct Arrays(Store);
+
+impl Arrays {
+    pub fn open(name: &str) -> Self {
+        Self(Store::open_file(folder().join(name)).unwrap())
+    }
+
+    pub fn get(&self, name: &str) -> Vec<f64> {
+        let (dtype, _, bytes) = self.0.bytes(name).unwrap();
+        let words = |n: usize| bytes.chunks_exact(n);
+        match dtype {
+            safetensors::Dtype::F32 => words(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
+            safetensors::Dtype::F64 => words(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
+            safetensors::Dtype::I64 => words(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64).collect(),
+            safetensors::Dtype::U8 | safetensors::Dtype::BOOL => bytes.iter().map(|&b| f64::from(b)).collect(),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    pub fn ids(&self, name: &str) -> Vec<u32> {
+        self.get(name).into_iter().map(|v| v as u32).collect()
+    }
+
+    pub fn f32(&self, name: &str) -> Vec<f32> {
+        self.get(name).into_iter().map(|v| v as f32).collect()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+}
+
+pub fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+}

@@ -1,0 +1,13 @@
+//! The only place of the model where strings live: tokenizer, chat template and what they read from the folder.
+
+mod bpe;
+mod chat;
+mod message;
+mod python;
+mod settings;
+mod tokenizer;
+
+pub use chat::{ChatTemplate, Conversation, Ending, Trailing};
+pub use message::Message;
+pub use settings::Settings;
+pub use tokenizer::Tokenizer;

@@ -1,0 +1,153 @@
+//! Text to token ids and back, through the checkpoint's own tokenizer.
+//!
+//! Invariant: every id it knows is below the model's vocabulary, so an encoded text can always be embedded.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Settings, bpe};
+use crate::error::{Error, Result};
+
+const TOKENIZER: &str = "tokenizer.json";
+
+/// A tokenizer that fits the model.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    settings: Settings,
+    /// One flag per id of the model's vocabulary.
+    known: Vec<bool>,
+}
+
+impl Tokenizer {
+    /// The tokenizer of a checkpoint folder, for a model of `vocab` tokens.
+    pub fn open(folder: impl AsRef<Path>, vocab: usize) -> Result<Self> {
+        let folder = folder.as_ref();
+        let settings = Settings::open(folder)?;
+        let path = folder.join(TOKENIZER);
+        if path.exists() {
+            let json = fs::read(&path).map_err(Error::read(&path))?;
+            Self::new(path, &json, settings, vocab)
+        } else if folder.join("vocab.json").exists() && folder.join("merges.txt").exists() {
+            let json = bpe::as_tokenizer_json(folder, &settings)?;
+            Self::new(folder.join("vocab.json"), &json, settings, vocab)
+        } else {
+            let wanted = "tokenizer.json (nor vocab.json with merges.txt)";
+            Err(Error::NotACheckpoint { path: folder.to_path_buf(), wanted })
+        }
+    }
+
+    /// A tokenizer that is already in memory, e.g. compiled into the program; `path` stands for it in messages.
+    pub fn from_bytes(
+        path: impl Into<PathBuf>,
+        json: &[u8],
+        settings: Settings,
+        vocab: usize,
+    ) -> Result<Self> {
+        Self::new(path.into(), json, settings, vocab)
+    }
+
+    fn new(path: PathBuf, json: &[u8], settings: Settings, vocab: usize) -> Result<Self> {
+        let unusable = |cause: String| Error::Tokenizer { path: path.clone(), cause };
+        let mut inner =
+            tokenizers::Tokenizer::from_bytes(json).map_err(|cause| unusable(cause.to_string()))?;
+        // A canvas is never cut or padded by the tokenizer.
+        inner.with_truncation(None).map_err(|cause| unusable(cause.to_string()))?;
+        inner.with_padding(None);
+
+        let tokens = inner.get_vocab(true);
+        match tokens.iter().max_by_key(|(_, id)| **id) {
+            None => return Err(unusable("it has no tokens".to_owned())),
+            Some((token, &largest)) if largest as usize >= vocab => {
+                return Err(Error::TokenizerTooLarge { path, largest, token: token.clone(), vocab });
+            }
+            Some(_) => {}
+        }
+        let mut known = vec![false; vocab];
+        for id in tokens.into_values() {
+            known[id as usize] = true;
+        }
+        Ok(Self { inner, settings, known })
+    }
+
+    /// What `tokenizer_config.json` says.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The ids of a text. Special tokens written in it are recognised; none are added.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_with(text, false)
+    }
+
+    /// The ids of a text with the special tokens the tokenizer puts around every text, if any.
+    pub fn encode_document(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_with(text, true)
+    }
+
+    fn encode_with(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode_fast(text, add_special_tokens);
+        let encoding = encoding
+            .map_err(|cause| Error::Tokenize { action: "encode this text", cause: cause.to_string() })?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of ids, special tokens left out.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.decode_with(ids, true)
+    }
+
+    /// The text of ids, special tokens written out.
+    pub fn decode_verbatim(&self, ids: &[u32]) -> Result<String> {
+        self.decode_with(ids, false)
+    }
+
+    /// The text of a response: up to and without its first end-of-sequence token.
+    pub fn decode_response(&self, ids: &[u32], eos: &[u32]) -> Result<String> {
+        let end = ids.iter().position(|id| eos.contains(id)).unwrap_or(ids.len());
+        self.decode(&ids[..end])
+    }
+
+    fn decode_with(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String> {
+        let text = self.inner.decode(ids, skip_special_tokens);
+        text.map_err(|cause| Error::Tokenize { action: "decode these ids", cause: cause.to_string() })
+    }
+
+    /// Whether the tokenizer has a token of this id.
+    pub fn known(&self, id: u32) -> bool {
+        self.known.get(id as usize).copied().unwrap_or(false)
+    }
+
+    /// The ids of the model's vocabulary that stand for no token, and so must never be written.
+    pub fn holes(&self) -> Vec<u32> {
+        (0_u32..).zip(&self.known).filter(|(_, known)| !**known).map(|(id, _)| id).collect()
+    }
+
+    /// How many tokens it knows.
+    pub fn size(&self) -> usize {
+        self.known.iter().filter(|known| **known).count()
+    }
+
+    /// The id of a token as the vocabulary spells it.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The token of an id as the vocabulary spells it.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The id of a special token by its role: `bos_token`, `eos_token`, `pad_token`, `mask_token`, …
+    pub fn special(&self, role: &str) -> Option<u32> {
+        self.id(self.settings.special(role)?)
+    }
+
+    /// The ids that [`Self::decode`] leaves out, sorted.
+    pub fn special_ids(&self) -> Vec<u32> {
+        let added = self.inner.get_added_tokens_decoder();
+        let mut ids: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
+        ids.sort_unstable();
+        ids
+    }
+}
