@@ -10,9 +10,11 @@
 
 mod arch;
 mod dispatch;
+mod math;
 mod memory;
 mod ops;
 mod pack;
+mod parallel;
 mod product;
 mod tile;
 

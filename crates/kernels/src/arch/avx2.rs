@@ -111,10 +111,15 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn pow2(self, a: __m256) -> __m256 {
+    fn scale2(self, a: __m256, n: __m256) -> __m256 {
         proven!({
-            let biased = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
+            // In two factors, because 2^n alone leaves the normal range before the product does.
+            let (n, bias) = (_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+            let half = _mm256_srai_epi32::<1>(n);
+            let rest = _mm256_sub_epi32(n, half);
+            let low = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias)));
+            let high = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(rest, bias)));
+            _mm256_mul_ps(_mm256_mul_ps(a, low), high)
         })
     }
 

@@ -109,11 +109,8 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn pow2(self, a: __m512) -> __m512 {
-        proven!({
-            let biased = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased))
-        })
+    fn scale2(self, a: __m512, n: __m512) -> __m512 {
+        proven!(_mm512_scalef_ps(a, n))
     }
 
     #[inline(always)]

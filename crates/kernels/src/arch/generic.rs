@@ -94,8 +94,12 @@ impl Simd for Generic {
     }
 
     #[inline(always)]
-    fn pow2(self, a: F) -> F {
-        map(a, |x| f32::from_bits((((x as i32).wrapping_add(127)) << 23) as u32))
+    fn scale2(self, a: F, n: F) -> F {
+        let power = |n: i32| f32::from_bits((n.wrapping_add(127) << 23) as u32);
+        zip(a, n, |a, n| {
+            let n = n as i32;
+            a * power(n >> 1) * power(n.wrapping_sub(n >> 1))
+        })
     }
 
     #[inline(always)]

@@ -59,8 +59,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn abs(self, a: Self::F) -> Self::F;
     /// Nearest integer, ties to even.
     fn round(self, a: Self::F) -> Self::F;
-    /// `2^a` of integral lanes in `-126..=127`; any value for other lanes.
-    fn pow2(self, a: Self::F) -> Self::F;
+    /// `a * 2^n` for integral `n` in `-252..=254`, rounded once; any value for other `n`.
+    fn scale2(self, a: Self::F, n: Self::F) -> Self::F;
     /// `a > b`, false on NaN.
     fn gt(self, a: Self::F, b: Self::F) -> Self::M;
     /// Lanes that are NaN.

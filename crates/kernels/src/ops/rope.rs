@@ -1,8 +1,14 @@
 //! Rotary position embedding, half-split (NeoX) pairing: dimension `j` turns with dimension `j + dim/2`.
 //!
-//! Angles are computed in `f64`, so that a far position keeps its phase.
+//! Angles are computed in `f64`, so that a far position keeps its phase, and kept in a table per `(theta, head_dim)`.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
+
+use crate::arch::{Op, Simd};
+use crate::dispatch::Level;
+use crate::parallel::rows_per_task;
 
 /// Rotates `x` (`[rows, heads * head_dim]`) in place by its rows' positions; `inverse` rotates back, which is also the
 /// gradient.
@@ -10,26 +16,105 @@ use rayon::prelude::*;
 /// # Panics
 /// If `x` is not `[positions.len(), heads * head_dim]` or `head_dim` is odd.
 pub fn rope(x: &mut [f32], positions: &[u32], heads: usize, head_dim: usize, theta: f32, inverse: bool) {
-    assert_eq!(x.len(), positions.len() * heads * head_dim, "rope: x must be [positions, heads * head_dim]");
+    let width = heads * head_dim;
+    assert_eq!(x.len(), positions.len() * width, "rope: x must be [positions, heads * head_dim]");
     assert!(head_dim.is_multiple_of(2), "rope: head_dim ({head_dim}) must be even");
+    let Some(&last) = positions.iter().max() else { return };
     if x.is_empty() {
         return;
     }
-    let half = head_dim / 2;
-    x.par_chunks_mut(heads * head_dim).zip(positions).for_each(|(row, &position)| {
-        let turns: Vec<(f32, f32)> = (0..half)
-            .map(|j| {
-                let (sin, cos) = (f64::from(position)
-                    * f64::from(theta).powf(-2.0 * j as f64 / head_dim as f64))
-                .sin_cos();
-                (if inverse { -sin as f32 } else { sin as f32 }, cos as f32)
-            })
-            .collect();
-        for head in row.chunks_exact_mut(head_dim) {
-            let (low, high) = head.split_at_mut(half);
-            for ((a, b), &(sin, cos)) in low.iter_mut().zip(high).zip(&turns) {
-                (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-            }
+    let level = Level::active();
+    let turns = Turns::up_to(last as usize, theta, head_dim);
+    let rows = rows_per_task(width);
+    x.par_chunks_mut(rows * width).zip(positions.par_chunks(rows)).for_each(|(x, positions)| {
+        for (row, &position) in x.chunks_exact_mut(width).zip(positions) {
+            let far;
+            let turn = match turns.at(position as usize) {
+                Some(turn) => turn,
+                None => {
+                    far = turn(position as usize, theta, head_dim);
+                    &far
+                }
+            };
+            level.run(Rotate { row, turn, inverse });
         }
     });
+}
+
+/// Positions beyond this are computed when met, so that a stray position does not allocate a huge table.
+const TABLE_POSITIONS: usize = 1 << 17;
+
+/// Cosines then sines of one position, `[head_dim]`.
+fn turn(position: usize, theta: f32, head_dim: usize) -> Vec<f32> {
+    let angle = |j: usize| position as f64 * f64::from(theta).powf(-2.0 * j as f64 / head_dim as f64);
+    let half = head_dim / 2;
+    let cosines = (0..half).map(|j| angle(j).cos() as f32);
+    cosines.chain((0..half).map(|j| angle(j).sin() as f32)).collect()
+}
+
+/// [`turn`] of the positions from zero on.
+struct Turns {
+    theta: f32,
+    head_dim: usize,
+    table: Vec<f32>,
+}
+
+impl Turns {
+    /// The table of `(theta, head_dim)`, grown to hold `position` if it is not too far.
+    fn up_to(position: usize, theta: f32, head_dim: usize) -> Arc<Self> {
+        static TABLES: Mutex<Vec<Arc<Turns>>> = Mutex::new(Vec::new());
+        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = (position + 1).min(TABLE_POSITIONS);
+        let found =
+            tables.iter().position(|t| t.theta.to_bits() == theta.to_bits() && t.head_dim == head_dim);
+        if let Some(index) = found {
+            if tables[index].table.len() >= wanted * head_dim {
+                return Arc::clone(&tables[index]);
+            }
+            tables.remove(index);
+        }
+        let table = (0..wanted.next_power_of_two()).flat_map(|p| turn(p, theta, head_dim)).collect();
+        let turns = Arc::new(Self { theta, head_dim, table });
+        // Only a handful of models are alive at once.
+        tables.truncate(7);
+        tables.insert(0, Arc::clone(&turns));
+        turns
+    }
+
+    fn at(&self, position: usize) -> Option<&[f32]> {
+        self.table.get(position * self.head_dim..(position + 1) * self.head_dim)
+    }
+}
+
+/// One row, all its heads.
+struct Rotate<'a> {
+    row: &'a mut [f32],
+    turn: &'a [f32],
+    inverse: bool,
+}
+
+impl Op for Rotate<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, simd: S) {
+        let half = self.turn.len() / 2;
+        let (cos, sin) = self.turn.split_at(half);
+        let sign = if self.inverse { -1.0 } else { 1.0 };
+        let whole = half / S::LANES * S::LANES;
+        for head in self.row.chunks_exact_mut(2 * half) {
+            let (low, high) = head.split_at_mut(half);
+            for j in (0..whole).step_by(S::LANES) {
+                let (cos, sin) = (simd.read(&cos[j..]), simd.mul(simd.splat(sign), simd.read(&sin[j..])));
+                let (a, b) = (simd.read(&low[j..]), simd.read(&high[j..]));
+                simd.write(&mut low[j..], simd.fnma(b, sin, simd.mul(a, cos)));
+                simd.write(&mut high[j..], simd.fma(a, sin, simd.mul(b, cos)));
+            }
+            for j in whole..half {
+                let (sin, a, b) = (sign * sin[j], low[j], high[j]);
+                low[j] = (-b).mul_add(sin, a * cos[j]);
+                high[j] = a.mul_add(sin, b * cos[j]);
+            }
+        }
+    }
 }

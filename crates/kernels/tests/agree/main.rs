@@ -1,7 +1,9 @@
 //! Every kernel, on every instruction set this CPU has, against its twin in plain loops: odd sizes, tails, special values.
 
+mod attention;
 mod gemm;
 mod naive;
+mod rows;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -44,13 +46,43 @@ fn same(a: &[f32], b: &[f32]) -> Result<(), String> {
 }
 
 /// Within `tolerance` of each other, relative to the larger of one and the magnitude.
-fn near(a: &[f32], b: &[f32], tolerance: f32) -> Result<(), String> {
-    assert_eq!(a.len(), b.len());
-    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+fn near(found: &[f32], expected: &[f64], tolerance: f64) -> Result<(), String> {
+    assert_eq!(found.len(), expected.len());
+    for (i, (&a, &b)) in found.iter().zip(expected).enumerate() {
+        let a = f64::from(a);
         let close = (a - b).abs() <= tolerance * b.abs().max(1.0) || a == b || (a.is_nan() && b.is_nan());
         if !close {
             return Err(format!("element {i}: {a:e} is not near {b:e}"));
         }
     }
     Ok(())
+}
+
+fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&x| f64::from(x)).collect()
+}
+
+/// Checks a gradient against the slope of `loss` along a random direction and along single coordinates.
+fn slope(x: &[f32], grad: &[f32], seed: u64, loss: impl Fn(&[f64]) -> f64) -> Result<(), String> {
+    let x = wide(x);
+    let random = wide(&noise(x.len(), seed));
+    let mut directions = vec![random];
+    for i in [0, x.len() / 3, x.len() - 1] {
+        let mut one = vec![0.0; x.len()];
+        one[i] = 1.0;
+        directions.push(one);
+    }
+    for (which, direction) in directions.iter().enumerate() {
+        let at = |step: f64| loss(&x.iter().zip(direction).map(|(x, d)| x + step * d).collect::<Vec<_>>());
+        let measured = (at(1e-4) - at(-1e-4)) / 2e-4;
+        let claimed: f64 = grad.iter().zip(direction).map(|(&g, d)| f64::from(g) * d).sum();
+        if (measured - claimed).abs() > 1e-4 * measured.abs().max(1.0) {
+            return Err(format!("direction {which}: slope {measured:e}, gradient says {claimed:e}"));
+        }
+    }
+    Ok(())
+}
+
+fn weighted(values: &[f64], weights: &[f32]) -> f64 {
+    values.iter().zip(weights).map(|(v, &w)| v * f64::from(w)).sum()
 }

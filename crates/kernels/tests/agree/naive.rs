@@ -1,6 +1,6 @@
 //! The twins: what each operation means, in plain loops.
 
-use demask_kernels::{Shape, Strided, Weights};
+use demask_kernels::{Heads, Segment, Shape, Strided, Weights};
 
 pub(crate) fn weight(w: Weights<'_>, index: usize) -> f32 {
     match w {
@@ -40,4 +40,84 @@ pub(crate) fn matmul(shape: Shape, a: Strided<'_>, b: Strided<'_>, c: &mut [f32]
             }
         }
     }
+}
+
+/// Rows of `weight.len()`.
+pub(crate) fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
+    let mut out = vec![];
+    for row in x.chunks(weight.len()) {
+        let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+        out.extend(row.iter().zip(weight).map(|(x, w)| x / (mean + eps).sqrt() * w));
+    }
+    out
+}
+
+pub(crate) fn silu_gate(gate: &[f64], up: &[f64]) -> Vec<f64> {
+    gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
+}
+
+pub(crate) fn rope(x: &[f64], positions: &[u32], heads: usize, dim: usize, theta: f64) -> Vec<f64> {
+    let mut out = x.to_vec();
+    for (row, &position) in out.chunks_mut(heads * dim).zip(positions) {
+        for head in row.chunks_mut(dim) {
+            for j in 0..dim / 2 {
+                let angle = f64::from(position) * theta.powf(-2.0 * j as f64 / dim as f64);
+                let (a, b) = (head[j], head[j + dim / 2]);
+                head[j] = a * angle.cos() - b * angle.sin();
+                head[j + dim / 2] = b * angle.cos() + a * angle.sin();
+            }
+        }
+    }
+    out
+}
+
+/// Maximum, logsumexp, argmax, best and second probability, entropy.
+pub(crate) fn softmax_stats(logits: &[f32]) -> (f32, f64, usize, f64, f64, f64) {
+    let argmax = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).expect("logits");
+    let max = f64::from(logits[argmax]);
+    let sum: f64 = logits.iter().map(|&x| (f64::from(x) - max).exp()).sum();
+    let mut p: Vec<f64> = logits.iter().map(|&x| (f64::from(x) - max).exp() / sum).collect();
+    let entropy = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
+    p.sort_by(|a, b| b.total_cmp(a));
+    (logits[argmax], max + sum.ln(), argmax, p[0], p.get(1).copied().unwrap_or(0.0), entropy)
+}
+
+pub(crate) fn total_variation(a: &[f32], b: &[f32]) -> f64 {
+    let (lse_a, lse_b) = (softmax_stats(a).1, softmax_stats(b).1);
+    let terms =
+        a.iter().zip(b).map(|(&a, &b)| ((f64::from(a) - lse_a).exp() - (f64::from(b) - lse_b).exp()).abs());
+    0.5 * terms.sum::<f64>()
+}
+
+/// Output and logsumexp.
+pub(crate) fn attention(
+    q: &[f64],
+    k: &[f64],
+    v: &[f64],
+    heads: Heads,
+    segments: &[Segment],
+) -> (Vec<f64>, Vec<f64>) {
+    let Heads { query, kv, dim } = heads;
+    let (mut out, mut lse) = (vec![0.0; q.len()], vec![f64::NEG_INFINITY; q.len() / dim]);
+    for segment in segments {
+        for (i, row) in segment.q.clone().enumerate() {
+            let seen = segment.causal_offset.map_or(segment.k.len(), |o| segment.k.len().min(i + o + 1));
+            for head in (0..query).filter(|_| seen > 0) {
+                let q = &q[(row * query + head) * dim..][..dim];
+                let key = |j: usize| ((segment.k.start + j) * kv + head / (query / kv)) * dim;
+                let score =
+                    |j: usize| (0..dim).map(|d| q[d] * k[key(j) + d]).sum::<f64>() / (dim as f64).sqrt();
+                let scores: Vec<f64> = (0..seen).map(score).collect();
+                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let norm = max + scores.iter().map(|s| (s - max).exp()).sum::<f64>().ln();
+                lse[row * query + head] = norm;
+                for (j, score) in scores.iter().enumerate() {
+                    for d in 0..dim {
+                        out[(row * query + head) * dim + d] += (score - norm).exp() * v[key(j) + d];
+                    }
+                }
+            }
+        }
+    }
+    (out, lse)
 }
