@@ -247,17 +247,18 @@ impl Snapshot<'_> {
         loop {
             let failure = match self.attempt(file, path, progress) {
                 Ok(()) => return Ok(()),
+                Err(failure) if attempt == ATTEMPTS => return Err(failure),
                 Err(failure) => failure,
             };
             match failure {
                 Failure::Resume | Failure::Status(416) => self.forget_part(file)?,
-                Failure::Interrupted(_) | Failure::Length | Failure::Status(500..) => {
+                Failure::Unreachable(_)
+                | Failure::Interrupted(_)
+                | Failure::Length
+                | Failure::Status(500..) => {
                     std::thread::sleep(Duration::from_millis(200) * 2_u32.pow(attempt));
                 }
                 _ => return Err(failure),
-            }
-            if attempt == ATTEMPTS {
-                return Err(failure);
             }
             attempt += 1;
         }
@@ -373,5 +374,34 @@ impl hf_hub::api::Progress for Watch<'_> {
 
     fn finish(&mut self) {
         self.progress.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_lock_are_named() {
+        let name = HubName { repository: "a/b".to_owned(), revision: "main".to_owned() };
+        let home = PathBuf::from("somewhere");
+        let options = HubOptions { home: home.clone(), endpoint: None, token: None, offline: false };
+        let hub = Hub::new(&name, &options, Cache::new(home.join("hub"))).unwrap();
+        let sentence = |error: ApiError| hub.refuse(&Failure::from(error)).to_string();
+        assert_eq!(
+            sentence(ApiError::IoError(io::Error::from(io::ErrorKind::StorageFull))),
+            "a/b: the disk of the cache somewhere/hub is full; free some space or set HF_HOME"
+        );
+        assert_eq!(
+            sentence(ApiError::LockAcquisition(PathBuf::from("x.lock"))),
+            "a/b: another process is downloading it; wait for it, or delete x.lock if there is none"
+        );
+        let retried = ApiError::TooManyRetries(Box::new(ApiError::MissingHeader("etag")));
+        assert_eq!(
+            sentence(retried),
+            format!("a/b: {HUB} does not answer like the Hub: Header etag is missing")
+        );
     }
 }

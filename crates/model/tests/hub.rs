@@ -1,0 +1,508 @@
+//! Hub names, against a server of our own on loopback that speaks the Hub's paths: the listing of a revision, `resolve`
+//! with ranges, redirects to a content store, commits, etags, tokens, and the ways all of this can fail.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use demask_model::checkpoint::Store;
+use demask_model::checkpoint::source::{HubOptions, Progress, resolve};
+use demask_model::checkpoint::synthetic::{self, Init};
+use demask_model::checkpoint::write::Options;
+use demask_model::checkpoint::{Dtype, INDEX};
+use demask_model::text::Tokenizer;
+use tempfile::TempDir;
+
+const NAME: &str = "Dream-org/Toy";
+
+/// What the server holds and how it misbehaves.
+#[derive(Default)]
+struct Hub {
+    /// Revision to commit.
+    revisions: BTreeMap<String, String>,
+    /// Commit to files.
+    commits: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+    /// If set, files are given only to bearers of it.
+    token: Option<String>,
+    /// Whether `/api/models` is there.
+    unlisted: bool,
+    /// File bodies that break off halfway, this many times.
+    broken: usize,
+    /// Whether ranges that resume a file are answered with the whole file.
+    ignores_ranges: bool,
+    /// Every request is answered with this.
+    status: Option<u16>,
+    /// `method path range` of every request.
+    log: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Server {
+    address: String,
+    hub: Arc<Mutex<Hub>>,
+}
+
+impl Server {
+    fn start(files: BTreeMap<String, Vec<u8>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let server = Self { address, hub: Arc::default() };
+        server.push("main", "c0ffee01", files);
+        let accepting = server.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let server = accepting.clone();
+                thread::spawn(move || server.answer(stream.unwrap()));
+            }
+        });
+        server
+    }
+
+    fn push(&self, revision: &str, commit: &str, files: BTreeMap<String, Vec<u8>>) {
+        self.with(|hub| {
+            hub.revisions.insert(revision.to_owned(), commit.to_owned());
+            hub.revisions.insert(commit.to_owned(), commit.to_owned());
+            hub.commits.insert(commit.to_owned(), files);
+        });
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Hub) -> T) -> T {
+        change(&mut self.hub.lock().unwrap())
+    }
+
+    fn take_log(&self) -> Vec<String> {
+        self.with(|hub| std::mem::take(&mut hub.log))
+    }
+
+    fn answer(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream);
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            match line.trim_end() {
+                "" => break,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        let mut words = lines[0].split(' ');
+        let (method, path) = (words.next().unwrap(), words.next().unwrap());
+        let header = |name: &str| {
+            let line =
+                lines.iter().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}: ")))?;
+            Some(line[name.len() + 2..].to_owned())
+        };
+        let (range, authorization) = (header("range"), header("authorization"));
+        let mut hub = self.hub.lock().unwrap();
+        hub.log.push(format!("{method} {path} {}", range.as_deref().unwrap_or("-")));
+        let response = hub.respond(&self.address, method, path, range, authorization);
+        drop(hub);
+        let _ = reader.get_mut().write_all(&response);
+    }
+}
+
+impl Hub {
+    fn respond(
+        &mut self,
+        address: &str,
+        method: &str,
+        path: &str,
+        range: Option<String>,
+        authorization: Option<String>,
+    ) -> Vec<u8> {
+        if let Some(status) = self.status {
+            return reply(status, &[], b"");
+        }
+        let path = path.replace("%2F", "/");
+        if let Some(revision) = path.strip_prefix(&format!("/api/models/{NAME}/revision/")) {
+            return self.list(revision);
+        }
+        if let Some(hash) = path.strip_prefix("/content/") {
+            let found = self.commits.values().flat_map(BTreeMap::values).find(|file| etag(file) == hash);
+            let file = found.unwrap().clone();
+            return self.send(method, &file, range, &[]);
+        }
+        let relative = path.strip_prefix("/moved");
+        let Some((revision, file)) = relative
+            .unwrap_or(&path)
+            .strip_prefix(&format!("/{NAME}/resolve/"))
+            .and_then(|rest| rest.rsplit_once('/'))
+        else {
+            // The Hub does not tell strangers whether a repository exists.
+            return reply(401, &[], b"");
+        };
+        if self.token.as_ref().is_some_and(|token| authorization != Some(format!("Bearer {token}"))) {
+            return reply(401, &[], b"");
+        }
+        let Some(commit) = self.revisions.get(revision).cloned() else {
+            return reply(404, &[("x-error-code", "RevisionNotFound".to_owned())], b"");
+        };
+        let Some(contents) = self.commits[&commit].get(file).cloned() else {
+            return reply(404, &[("x-error-code", "EntryNotFound".to_owned())], b"");
+        };
+        let mut headers = vec![("x-repo-commit", commit), ("etag", format!("\"{}\"", etag(&contents)))];
+        if file.ends_with(".safetensors") {
+            headers[1].1 = "\"of the pointer\"".to_owned();
+            headers.push(("x-linked-etag", format!("\"{}\"", etag(&contents))));
+            headers.push(("x-linked-size", contents.len().to_string()));
+            headers.push(("location", format!("{address}/content/{}", etag(&contents))));
+            return reply(302, &headers, b"");
+        }
+        if file == "tokenizer.json" && relative.is_none() {
+            headers.push(("location", format!("/moved{path}")));
+            return reply(307, &headers, b"");
+        }
+        self.send(method, &contents, range, &headers)
+    }
+
+    fn list(&self, revision: &str) -> Vec<u8> {
+        let Some(commit) = self.revisions.get(revision).filter(|_| !self.unlisted) else {
+            return reply(404, &[], b"");
+        };
+        let siblings: Vec<_> =
+            self.commits[commit].keys().map(|file| serde_json::json!({ "rfilename": file })).collect();
+        let body = serde_json::json!({ "sha": commit, "siblings": siblings, "private": false }).to_string();
+        reply(200, &[("content-type", "application/json".to_owned())], body.as_bytes())
+    }
+
+    fn send(
+        &mut self,
+        method: &str,
+        file: &[u8],
+        range: Option<String>,
+        headers: &[(&str, String)],
+    ) -> Vec<u8> {
+        let range = range.unwrap_or_else(|| "bytes=0-".to_owned());
+        let (from, to) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+        let from: usize = from.parse().unwrap();
+        let whole = to.is_empty();
+        if from >= file.len() {
+            return reply(416, &[], b"");
+        }
+        if self.ignores_ranges && from > 0 {
+            return reply(200, headers, file);
+        }
+        let to = if whole { file.len() - 1 } else { to.parse::<usize>().unwrap().min(file.len() - 1) };
+        let mut headers = headers.to_vec();
+        headers.push(("content-range", format!("bytes {from}-{to}/{}", file.len())));
+        headers.push(("accept-ranges", "bytes".to_owned()));
+        let mut response = reply(206, &headers, &file[from..=to]);
+        if method == "HEAD" {
+            response.truncate(response.len() - (to - from + 1));
+        } else if whole && self.broken > 0 {
+            self.broken -= 1;
+            response.truncate(response.len() - (to - from) / 2 - 1);
+        }
+        response
+    }
+}
+
+fn reply(status: u16, headers: &[(&str, String)], body: &[u8]) -> Vec<u8> {
+    let mut response =
+        format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        response.push_str(&format!("{name}: {value}\r\n"));
+    }
+    response.push_str("\r\n");
+    let mut response = response.into_bytes();
+    response.extend(body);
+    response
+}
+
+/// Any name that depends on the contents.
+fn etag(file: &[u8]) -> String {
+    let hash = file
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
+}
+
+/// The test fixture's text files with sharded weights.
+fn repository() -> BTreeMap<String, Vec<u8>> {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/dream-toy");
+    let mut files = BTreeMap::new();
+    for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"] {
+        files.insert(name.to_owned(), fs::read(fixture.join(name)).unwrap());
+    }
+    files.insert("README.md".to_owned(), b"not needed".to_vec());
+    files.insert("pytorch_model.bin".to_owned(), b"not wanted".to_vec());
+
+    let folder = tempfile::tempdir().unwrap();
+    let plan = ["a", "b", "c"].map(|name| synthetic::Tensor {
+        name: name.to_owned(),
+        shape: vec![40, 50],
+        init: Init::Normal(1.0),
+    });
+    let options = Options { max_shard_bytes: 4000, ..Options::default() };
+    synthetic::folder(folder.path(), &plan, Dtype::Bf16, 3, &options).unwrap();
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        files.insert(entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
+    }
+    files
+}
+
+fn options(server: &Server, home: &TempDir) -> HubOptions {
+    HubOptions {
+        home: home.path().to_path_buf(),
+        endpoint: Some(server.address.clone()),
+        token: None,
+        offline: false,
+    }
+}
+
+fn refusal(model: &str, options: &HubOptions) -> String {
+    resolve(model, options, &mut ()).expect_err("must be refused").to_string()
+}
+
+/// The snapshot is the repository, as far as it is wanted.
+fn assert_complete(folder: &Path, files: &BTreeMap<String, Vec<u8>>) {
+    for (name, contents) in files {
+        let wanted = name != "README.md" && name != "pytorch_model.bin";
+        match fs::read(folder.join(name)) {
+            Ok(found) => assert!(wanted && found == *contents, "{name}"),
+            Err(_) => assert!(!wanted, "{name} is missing"),
+        }
+    }
+    let store = Store::open(folder).unwrap();
+    assert_eq!(store.names().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert!(Tokenizer::open(folder, 10_000).is_ok());
+}
+
+#[derive(Default)]
+struct Recorder {
+    files: BTreeMap<String, (u64, u64)>,
+    current: String,
+    finished: usize,
+    warnings: Vec<String>,
+}
+
+impl Progress for Recorder {
+    fn begin(&mut self, file: &str, bytes: u64) {
+        self.current = file.to_owned();
+        self.files.insert(file.to_owned(), (bytes, 0));
+    }
+    fn advance(&mut self, bytes: u64) {
+        self.files.get_mut(&self.current).unwrap().1 += bytes;
+    }
+    fn finish(&mut self) {
+        self.finished += 1;
+    }
+    fn warn(&mut self, sentence: &str) {
+        self.warnings.push(sentence.to_owned());
+    }
+}
+
+#[test]
+fn a_name_is_downloaded_once_and_then_served_from_the_cache() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    let mut options = options(&server, &home);
+    let mut progress = Recorder::default();
+    let folder = resolve(NAME, &options, &mut progress).unwrap();
+    assert_complete(&folder, &repository());
+    assert!(folder.ends_with("hub/models--Dream-org--Toy/snapshots/c0ffee01"), "{}", folder.display());
+    let reference = home.path().join("hub/models--Dream-org--Toy/refs/main");
+    assert_eq!(fs::read_to_string(reference).unwrap(), "c0ffee01");
+
+    // config, generation_config, tokenizer, tokenizer_config, index, three shards
+    assert_eq!((progress.files.len(), progress.finished), (8, 8));
+    for (name, (promised, seen)) in &progress.files {
+        assert_eq!((*promised, *seen), (repository()[name].len() as u64, *promised), "{name}");
+    }
+    let log = server.take_log();
+    assert!(!log.iter().any(|line| line.contains("README") || line.contains("pytorch")), "{log:?}");
+
+    let again = resolve(NAME, &options, &mut Recorder::default()).unwrap();
+    assert_eq!(again, folder);
+    assert_eq!(
+        server.take_log(),
+        [format!("GET /api/models/{NAME}/revision/main -")],
+        "only the commit is asked for"
+    );
+
+    options.offline = true;
+    assert_eq!(resolve(NAME, &options, &mut ()).unwrap(), folder);
+    assert_eq!(resolve(&format!("{NAME}@c0ffee01"), &options, &mut ()).unwrap(), folder);
+    assert_eq!(server.take_log(), [""; 0], "offline means no request at all");
+    let missing = refusal("Dream-org/Other@v2", &options);
+    assert!(
+        missing.starts_with("Dream-org/Other@v2: it is not (or not completely) in the cache"),
+        "{missing}"
+    );
+    assert!(missing.contains("HF_HUB_OFFLINE"), "{missing}");
+}
+
+#[test]
+fn a_broken_cache_entry_is_completed() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    let mut options = options(&server, &home);
+    let folder = resolve(NAME, &options, &mut ()).unwrap();
+    fs::remove_file(folder.join("model-00002-of-00003.safetensors")).unwrap();
+    options.offline = true;
+    assert!(refusal(NAME, &options).contains("not completely"));
+    options.offline = false;
+    assert_complete(&resolve(NAME, &options, &mut ()).unwrap(), &repository());
+}
+
+#[test]
+fn a_branch_that_moved_is_followed() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    let options = options(&server, &home);
+    let old = resolve(NAME, &options, &mut ()).unwrap();
+    let mut files = repository();
+    files.insert("generation_config.json".to_owned(), b"{\"steps\": 9}".to_vec());
+    server.push("main", "c0ffee02", files.clone());
+    server.take_log();
+    let new = resolve(NAME, &options, &mut ()).unwrap();
+    assert_complete(&new, &files);
+    assert_complete(&old, &repository());
+    assert_eq!(resolve(&format!("{NAME}@c0ffee01"), &options, &mut ()).unwrap(), old);
+    server.push("refs/pr/1", "c0ffee03", files.clone());
+    assert_complete(&resolve(&format!("{NAME}@refs/pr/1"), &options, &mut ()).unwrap(), &files);
+}
+
+#[test]
+fn without_a_network_the_cache_stands_in_with_a_warning() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    let mut options = options(&server, &home);
+    let folder = resolve(NAME, &options, &mut ()).unwrap();
+    // A port nobody listens on: bound for a moment, so that it is free.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    options.endpoint = Some(format!("http://{closed}/"));
+    let mut progress = Recorder::default();
+    assert_eq!(resolve(NAME, &options, &mut progress).unwrap(), folder);
+    assert!(progress.warnings[0].ends_with("using the copy in the cache"), "{:?}", progress.warnings);
+    let error = refusal("Dream-org/Other", &options);
+    assert!(error.contains("cannot be reached") && error.contains("check the network"), "{error}");
+
+    options.endpoint = Some(server.address.clone());
+    server.with(|hub| hub.status = Some(503));
+    assert_eq!(resolve(NAME, &options, &mut ()).unwrap(), folder);
+    let error = refusal("Dream-org/Other", &options);
+    assert!(error.contains("HTTP status 503"), "{error}");
+
+    for endpoint in ["nonsense", "ftp://x", "http://", ""] {
+        options.endpoint = Some(endpoint.to_owned());
+        assert!(refusal("Dream-org/Other", &options).starts_with("Dream-org/Other: "));
+    }
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    let mut options = options(&server, &home);
+    let error = refusal("Dream-org/Nothing", &options);
+    assert!(
+        error.contains("does not exist, is private, or is gated") && error.contains("HF_TOKEN"),
+        "{error}"
+    );
+    let error = refusal(&format!("{NAME}@v9"), &options);
+    assert!(
+        error.starts_with(&format!("{NAME}@v9: ")) && error.contains("no such repository, revision"),
+        "{error}"
+    );
+
+    server.with(|hub| hub.token = Some("secret".to_owned()));
+    let error = refusal(NAME, &options);
+    assert!(error.contains("HF_TOKEN"), "{error}");
+    options.token = Some("secret".to_owned());
+    assert_complete(&resolve(NAME, &options, &mut ()).unwrap(), &repository());
+}
+
+#[test]
+fn the_login_of_the_home_folder_is_used() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    server.with(|hub| hub.token = Some("from a login".to_owned()));
+    fs::write(home.path().join("token"), "from a login\n").unwrap();
+    assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &repository());
+}
+
+#[test]
+fn a_repository_without_a_model_is_refused() {
+    let without = |name: &str| {
+        let mut files = repository();
+        files.remove(name);
+        let (server, home) = (Server::start(files), tempfile::tempdir().unwrap());
+        refusal(NAME, &options(&server, &home))
+    };
+    assert!(without("config.json").ends_with("main of this repository has no config.json"));
+    assert!(without(INDEX).ends_with("has no model.safetensors.index.json"));
+    assert!(without("model-00003-of-00003.safetensors").ends_with("has no model-00003-of-00003.safetensors"));
+}
+
+#[test]
+fn an_endpoint_without_listings_is_probed() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    server.with(|hub| hub.unlisted = true);
+    assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &repository());
+}
+
+#[test]
+fn a_tokenizer_in_its_older_form_is_taken_too() {
+    let mut files = repository();
+    files.remove("tokenizer.json");
+    files.insert("vocab.json".to_owned(), br#"{"a":0,"b":1,"ab":2}"#.to_vec());
+    files.insert("merges.txt".to_owned(), b"#version: 0.2\na b\n".to_vec());
+    files.insert("tokenizer_config.json".to_owned(), br#"{"tokenizer_class":"Qwen2Tokenizer"}"#.to_vec());
+    let (server, home) = (Server::start(files.clone()), tempfile::tempdir().unwrap());
+    let folder = resolve(NAME, &options(&server, &home), &mut ()).unwrap();
+    assert_complete(&folder, &files);
+    assert_eq!(Tokenizer::open(&folder, 3).unwrap().encode("abba").unwrap(), [2, 1, 0]);
+}
+
+#[test]
+fn a_download_that_breaks_off_is_resumed() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    server.with(|hub| hub.broken = 3);
+    assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &repository());
+    let resumed = |line: &String| line.split("bytes=").nth(1).is_some_and(|range| !range.starts_with('0'));
+    assert!(server.take_log().iter().any(resumed), "the second request must start where the first broke off");
+
+    let home = tempfile::tempdir().unwrap();
+    server.with(|hub| hub.broken = 1000);
+    let error = refusal(NAME, &options(&server, &home));
+    assert!(error.contains("run the command again to resume it"), "{error}");
+    server.with(|hub| hub.broken = 0);
+    assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &repository());
+}
+
+/// Where a partial download of this file lies.
+fn part_of(home: &TempDir, file: &[u8]) -> PathBuf {
+    let blobs = home.path().join("hub/models--Dream-org--Toy/blobs");
+    fs::create_dir_all(&blobs).unwrap();
+    blobs.join(format!("{}.part", etag(file)))
+}
+
+#[test]
+fn partial_downloads_that_cannot_be_continued_are_started_again() {
+    let files = repository();
+    let config = &files["config.json"];
+    for (ignores_ranges, part) in [
+        // complete but not renamed; longer than the file; half of it, from a server that then ignores ranges
+        (false, config.clone()),
+        (false, [&config[..], b"more"].concat()),
+        (true, config[..config.len() / 2].to_vec()),
+    ] {
+        let (server, home) = (Server::start(files.clone()), tempfile::tempdir().unwrap());
+        server.with(|hub| hub.ignores_ranges = ignores_ranges);
+        fs::write(part_of(&home, config), part).unwrap();
+        assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &files);
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_named() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    fs::write(home.path().join("hub"), "a file where a folder should be").unwrap();
+    let error = refusal(NAME, &options(&server, &home));
+    assert!(
+        error.contains("the cache") && error.contains("cannot be written") && error.contains("HF_HOME"),
+        "{error}"
+    );
+}
