@@ -1,0 +1,253 @@
+//! `choice`, in the manner of MMLU-Pro: ten options, a short reasoning, "the answer is (X)".
+//!
+//! The reasoning states the fact, finds it among the options, then names the letter, each in a wording kept from
+//! a small set; `strict` accepts exactly those texts with a true fact and one letter throughout.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Facts, Problem, Rng, Score, Task};
+
+const OPTIONS: usize = 10;
+const LETTERS: [char; OPTIONS] = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J'];
+const KINDS: [&str; 6] =
+    ["choice/sum", "choice/difference", "choice/product", "choice/next", "choice/parity", "choice/category"];
+/// How the fact is opened.
+const LEADS: [&str; 3] = ["Here", "We see that", "Note that"];
+/// How the option is found and the letter concluded.
+const ENDINGS: [&str; 3] = [
+    "Option {x} is {v}. So the answer is {x}.",
+    "That is option {x}, so the answer is {x}.",
+    "The option with {v} is {x}, and the answer is {x}.",
+];
+/// What is known of the world.
+const CATEGORIES: [(&str, [&str; 8]); 7] = [
+    ("fruit", ["apple", "pear", "plum", "fig", "lime", "grape", "peach", "mango"]),
+    ("animal", ["cat", "dog", "cow", "pig", "horse", "sheep", "goat", "mouse"]),
+    ("color", ["red", "blue", "green", "pink", "black", "white", "brown", "gray"]),
+    ("bird", ["crow", "duck", "hawk", "owl", "swan", "dove", "hen", "robin"]),
+    ("metal", ["iron", "gold", "tin", "zinc", "silver", "copper", "brass", "steel"]),
+    ("tree", ["oak", "pine", "elm", "ash", "birch", "cedar", "maple", "willow"]),
+    ("drink", ["tea", "milk", "juice", "water", "coffee", "wine", "beer", "cider"]),
+];
+
+/// The `choice` task.
+pub(super) struct Choice;
+
+/// The content of a `choice` problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The options, A first.
+    pub options: Vec<String>,
+    /// Which option is right.
+    pub answer: usize,
+    /// The fact that decides it, in each of its wordings.
+    pub reasons: Vec<String>,
+}
+
+impl Task for Choice {
+    fn name(&self) -> &'static str {
+        "choice"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &KINDS
+    }
+
+    fn generate(&self, rng: &mut Rng) -> Problem {
+        let kind = *rng.pick(&KINDS);
+        let drawn = draw(rng, kind);
+        let mut options = drawn.others;
+        let answer = rng.below(OPTIONS);
+        rng.shuffle(&mut options);
+        options.insert(answer, drawn.answer);
+        let listed: String =
+            options.iter().zip(LETTERS).map(|(option, letter)| format!(" ({letter}) {option}")).collect();
+        let mut content = options.clone();
+        content.sort_unstable();
+        let key = format!("{kind}:{}:{}", drawn.content, content.join(","));
+        let question = Question { options, answer, reasons: drawn.reasons };
+        let wording = [rng.below(LEADS.len()), rng.below(question.reasons.len()), rng.below(ENDINGS.len())];
+        Problem {
+            task: self.name().into(),
+            kind: kind.into(),
+            prompt: format!("{}{listed}", rng.pick(&drawn.asks)),
+            response: question.explain(wording),
+            key,
+            facts: Facts::Choice(question),
+        }
+    }
+
+    fn score(&self, problem: &Problem, response: &str) -> Score {
+        let Facts::Choice(question) = &problem.facts else { return Score::default() };
+        let found = last_letter(response);
+        let correct = found.is_some() && found == LETTERS.get(question.answer).copied();
+        let strict = question.wordings().any(|wording| question.explain(wording) == response.trim());
+        Score { correct, strict: Some(strict), extracted: found.map(String::from) }
+    }
+}
+
+impl Question {
+    fn wordings(&self) -> impl Iterator<Item = [usize; 3]> {
+        let reasons = self.reasons.len();
+        (0..LEADS.len() * reasons * ENDINGS.len())
+            .map(move |i| [i % LEADS.len(), i / LEADS.len() % reasons, i / LEADS.len() / reasons])
+    }
+
+    fn explain(&self, [lead, reason, ending]: [usize; 3]) -> String {
+        let ending = ENDINGS[ending]
+            .replace("{x}", &format!("({})", LETTERS[self.answer]))
+            .replace("{v}", &self.options[self.answer]);
+        format!("{} {}. {ending}", LEADS[lead], self.reasons[reason])
+    }
+}
+
+/// A question before its options are placed.
+struct Draw {
+    /// The question in each of its wordings.
+    asks: Vec<String>,
+    reasons: Vec<String>,
+    answer: String,
+    others: Vec<String>,
+    /// What the question is about, the options apart.
+    content: String,
+}
+
+fn draw(rng: &mut Rng, kind: &str) -> Draw {
+    match kind {
+        "choice/sum" => {
+            let (a, b) = (rng.between(1, 40), rng.between(1, 20));
+            equation(rng, a, b, a + b, ["+", "plus"])
+        }
+        "choice/difference" => {
+            let b = rng.between(1, 20);
+            let a = b + rng.between(0, 40);
+            equation(rng, a, b, a - b, ["-", "minus"])
+        }
+        "choice/product" => {
+            let (a, b) = (rng.between(2, 9), rng.between(2, 9));
+            equation(rng, a, b, a * b, ["*", "times"])
+        }
+        "choice/next" => next(rng),
+        "choice/parity" => parity(rng),
+        _ => category(rng),
+    }
+}
+
+fn equation(rng: &mut Rng, a: i64, b: i64, result: i64, [sign, word]: [&str; 2]) -> Draw {
+    Draw {
+        asks: vec![format!("What is {a} {sign} {b}?"), format!("What is {a} {word} {b}?")],
+        reasons: vec![format!("{a} {sign} {b} = {result}"), format!("{a} {word} {b} is {result}")],
+        answer: result.to_string(),
+        others: near(rng, result),
+        content: format!("{a}{sign}{b}"),
+    }
+}
+
+fn next(rng: &mut Rng) -> Draw {
+    let (start, step) = (rng.between(1, 30), rng.between(2, 10));
+    let (b, c, d) = (start + step, start + 2 * step, start + 3 * step);
+    Draw {
+        asks: vec![
+            format!("What comes next: {start}, {b}, {c}?"),
+            format!("Which number follows {start}, {b}, {c}?"),
+        ],
+        reasons: vec![
+            format!("each step adds {step}, and {c} + {step} = {d}"),
+            format!("we add {step}, and {c} plus {step} is {d}"),
+        ],
+        answer: d.to_string(),
+        others: near(rng, d),
+        content: format!("{start},{b},{c}"),
+    }
+}
+
+fn parity(rng: &mut Rng) -> Draw {
+    let odd = rng.coin();
+    let (wanted, other) = if odd { ("odd", "even") } else { ("even", "odd") };
+    let answer = 2 * rng.between(0, 49) + i64::from(odd);
+    let pool: Vec<i64> = (0..50).map(|half| 2 * half + i64::from(!odd)).collect();
+    Draw {
+        asks: vec![format!("Which number is {wanted}?"), format!("Which of these is not {other}?")],
+        reasons: vec![format!("only {answer} is {wanted}"), format!("{answer} is not {other}")],
+        answer: answer.to_string(),
+        others: rng.sample(&pool, OPTIONS - 1).iter().map(ToString::to_string).collect(),
+        content: wanted.into(),
+    }
+}
+
+fn category(rng: &mut Rng) -> Draw {
+    let (name, members) = *rng.pick(&CATEGORIES);
+    let article = if name == "animal" { "an" } else { "a" };
+    let pool: Vec<&str> =
+        CATEGORIES.iter().filter(|(other, _)| *other != name).flat_map(|(_, words)| words).copied().collect();
+    let answer = *rng.pick(&members);
+    Draw {
+        asks: vec![format!("Which of these is {article} {name}?"), format!("Find the {name}.")],
+        reasons: vec![format!("{answer} is {article} {name}"), format!("the {name} is {answer}")],
+        answer: answer.into(),
+        others: rng.sample(&pool, OPTIONS - 1).iter().map(ToString::to_string).collect(),
+        content: name.into(),
+    }
+}
+
+/// Nine other numbers around a right one.
+fn near(rng: &mut Rng, right: i64) -> Vec<String> {
+    let low = (right - 12).max(0);
+    let pool: Vec<i64> = (low..=low + 24).filter(|&other| other != right).collect();
+    rng.sample(&pool, OPTIONS - 1).iter().map(ToString::to_string).collect()
+}
+
+/// The letter after the last "answer is", with or without brackets.
+fn last_letter(response: &str) -> Option<char> {
+    const MARK: &str = "answer is";
+    let rest = response[response.rfind(MARK)? + MARK.len()..].trim_start();
+    let rest = rest.strip_prefix('(').unwrap_or(rest);
+    let mut chars = rest.chars();
+    let letter = chars.next().filter(|letter| LETTERS.contains(letter))?;
+    // "answer is Apple" names no option.
+    (!chars.next().is_some_and(char::is_alphanumeric)).then_some(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_letter_is_read_after_the_last_mark() {
+        let cases = [
+            ("so the answer is (C).", Some('C')),
+            ("the answer is B", Some('B')),
+            ("the answer is (A). no, the answer is (D)", Some('D')),
+            ("the answer is (K)", None),
+            ("the answer is Apple", None),
+            ("the answer is", None),
+            ("(C)", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(last_letter(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn exactly_one_option_is_right() {
+        let mut rng = Rng::new(5);
+        for _ in 0..2000 {
+            let problem = Choice.generate(&mut rng);
+            let Facts::Choice(question) = &problem.facts else { panic!("not a choice problem") };
+            assert_eq!(question.options.len(), OPTIONS);
+            let unique: std::collections::HashSet<_> = question.options.iter().collect();
+            assert_eq!(unique.len(), OPTIONS, "{}", problem.prompt);
+        }
+    }
+
+    #[test]
+    fn a_category_word_belongs_to_one_category() {
+        let words: Vec<&str> = CATEGORIES.iter().flat_map(|(_, words)| words).copied().collect();
+        let unique: std::collections::HashSet<_> = words.iter().collect();
+        assert_eq!(unique.len(), words.len());
+    }
+}

@@ -1,0 +1,108 @@
+//! Synthetic tasks: seeded generators of problems whose answers a program checks.
+//!
+//! Each mirrors a benchmark of the paper (`arith` GSM8K, `choice` MMLU-Pro, `program` HumanEval and MBPP) or a
+//! dependency stress test (`lines`, `grid`), in a language small enough for a model of a few million weights.
+//! Where a response may be worded in several ways the wording is drawn at random and must be kept up through
+//! the whole response: that free but binding choice is what makes tokens depend on one another.
+//!
+//! Invariant: the split of a problem is a function of its `key`, and a key names the content of a problem, not
+//! its wording; so no held-out problem is ever seen in training, in whatever words.
+
+mod arith;
+mod choice;
+mod grid;
+mod lines;
+mod names;
+mod program;
+mod rng;
+mod stream;
+
+use serde::{Deserialize, Serialize};
+
+pub use arith::Story;
+pub use choice::Question;
+pub use grid::{Puzzle, Rule};
+pub use lines::Queue;
+pub use program::{Assignment, Case, python};
+pub use rng::Rng;
+pub use stream::{
+    Mixture, Problems, Split, held_out, mixture, problem_at, problems, test_set, validation_set,
+};
+
+/// One problem: what is asked, one right answer, and what the checker needs to judge any other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Name of the task.
+    pub task: String,
+    /// Kind within the task, as `lines/shuffle`.
+    pub kind: String,
+    /// What the user says.
+    pub prompt: String,
+    /// One right answer, in one of its wordings.
+    pub response: String,
+    /// Canonical identity of the problem, the same in every wording.
+    pub key: String,
+    /// The content of the problem, for the checker.
+    pub facts: Facts,
+}
+
+/// The content of a problem, one variant per task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Facts {
+    /// Of `arith`.
+    Arith(Story),
+    /// Of `choice`.
+    Choice(Question),
+    /// Of `program`.
+    Program(Assignment),
+    /// Of `lines`.
+    Lines(Queue),
+    /// Of `grid`.
+    Grid(Puzzle),
+}
+
+/// The checker's judgement of one response.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Score {
+    /// The final answer is right.
+    pub correct: bool,
+    /// The whole text is right too: every stated fact holds and one wording is kept throughout.
+    /// `None` where the answer is the whole text.
+    pub strict: Option<bool>,
+    /// The answer found in the response, if any.
+    pub extracted: Option<String>,
+}
+
+/// A family of problems.
+pub trait Task: Send + Sync {
+    /// Short name, as on the command line.
+    fn name(&self) -> &'static str;
+    /// Raised whenever the generated text or the checker changes.
+    fn version(&self) -> u32;
+    /// Every kind this task generates.
+    fn kinds(&self) -> &'static [&'static str];
+    /// Draws one problem.
+    fn generate(&self, rng: &mut Rng) -> Problem;
+    /// Judges a response by program. A problem of another task scores wrong.
+    fn score(&self, problem: &Problem, response: &str) -> Score;
+}
+
+/// Every task, in the order of reports.
+pub fn all() -> Vec<Box<dyn Task>> {
+    vec![
+        Box::new(arith::Arith),
+        Box::new(choice::Choice),
+        Box::new(program::Program),
+        Box::new(lines::Lines),
+        Box::new(grid::Grid),
+    ]
+}
+
+/// The task called `name`.
+pub fn by_name(name: &str) -> Option<Box<dyn Task>> {
+    all().into_iter().find(|task| task.name() == name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Splits and streams: which problems train, which are held out, and in what order they come.
+//!
+//! Item `index` of a stream depends on (seed, index) alone, so a training run resumes anywhere at no cost.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::rng::{Rng, mix};
+use super::{Problem, Task, all};
+
+/// Which part of the problems of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// 29 of 32 problems.
+    Train,
+    /// 1 of 32 problems: thresholds and checkpoints are chosen on these.
+    Validation,
+    /// 2 of 32 problems: reported numbers come from these.
+    Test,
+}
+
+impl Split {
+    /// The split of the problem `key` of a task: a stable hash of both names.
+    pub fn of(task: &str, key: &str) -> Self {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for byte in task.bytes().chain([0]).chain(key.bytes()) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        match mix(hash) % 32 {
+            0 | 1 => Self::Test,
+            2 => Self::Validation,
+            _ => Self::Train,
+        }
+    }
+}
+
+/// Item `index` of the endless stream of a task's problems.
+pub fn problem_at(task: &dyn Task, split: Split, seed: u64, index: u64) -> Problem {
+    draw(task, split, &mut Rng::stream(seed, index))
+}
+
+fn draw(task: &dyn Task, split: Split, rng: &mut Rng) -> Problem {
+    loop {
+        let problem = task.generate(rng);
+        if Split::of(task.name(), &problem.key) == split {
+            return problem;
+        }
+    }
+}
+
+/// The endless stream of a task's problems; problems may recur.
+pub fn problems(task: &dyn Task, split: Split, seed: u64) -> Problems<'_> {
+    Problems { task, split, seed, index: 0 }
+}
+
+/// See [`problems`].
+pub struct Problems<'a> {
+    task: &'a dyn Task,
+    split: Split,
+    seed: u64,
+    index: u64,
+}
+
+impl Iterator for Problems<'_> {
+    type Item = Problem;
+
+    fn next(&mut self) -> Option<Problem> {
+        self.nth(0)
+    }
+
+    fn nth(&mut self, n: usize) -> Option<Problem> {
+        let index = self.index + n as u64;
+        self.index = index + 1;
+        Some(problem_at(self.task, self.split, self.seed, index))
+    }
+}
+
+/// The endless stream of all tasks, each drawn with the weight given for its name (1 if none is given).
+pub fn mixture(weights: &[(&str, f64)], split: Split, seed: u64) -> Mixture {
+    let weight = |name: &str| {
+        weights.iter().find(|(known, _)| *known == name).map_or(1.0, |(_, weight)| weight.max(0.0))
+    };
+    let tasks = all().into_iter().map(|task| (weight(task.name()), task)).collect();
+    Mixture { tasks, split, seed, index: 0 }
+}
+
+/// See [`mixture`].
+pub struct Mixture {
+    tasks: Vec<(f64, Box<dyn Task>)>,
+    split: Split,
+    seed: u64,
+    index: u64,
+}
+
+impl Iterator for Mixture {
+    type Item = Problem;
+
+    fn next(&mut self) -> Option<Problem> {
+        self.nth(0)
+    }
+
+    fn nth(&mut self, n: usize) -> Option<Problem> {
+        let index = self.index + n as u64;
+        self.index = index + 1;
+        let mut rng = Rng::stream(self.seed, index);
+        let total: f64 = self.tasks.iter().map(|(weight, _)| weight).sum();
+        let mut left = total * ((rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64);
+        let chosen = self.tasks.iter().find(|(weight, _)| {
+            left -= weight;
+            left < 0.0
+        });
+        chosen.map(|(_, task)| draw(task.as_ref(), self.split, &mut rng))
+    }
+}
+
+/// The first `n` test problems of a task: the same in every run, no two alike.
+pub fn test_set(task: &dyn Task, n: usize) -> Vec<Problem> {
+    held_out(task, Split::Test, n)
+}
+
+/// The first `n` validation problems of a task: the same in every run, no two alike.
+pub fn validation_set(task: &dyn Task, n: usize) -> Vec<Problem> {
+    held_out(task, Split::Validation, n)
+}
+
+/// The first `n` different problems of a split; fewer where the split holds fewer.
+pub fn held_out(task: &dyn Task, split: Split, n: usize) -> Vec<Problem> {
+    // The seed is a constant of the project: another one would be another test set.
+    const SEED: u64 = 0x4845_4c44_4f55_5421;
+    let patience = 64 * n + 1024;
+    let mut seen = HashSet::new();
+    problems(task, split, SEED)
+        .take(patience)
+        .filter(|problem| seen.insert(problem.key.clone()))
+        .take(n)
+        .collect()
+}
