@@ -3,14 +3,14 @@
 //! A grid with several completions is a dependency case: a cell may hold any of its candidates, but the cells
 //! of one answer must agree.
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Facts, Problem, Rng, Score, Task};
 
 const SIDE: usize = 4;
 const KINDS: [&str; 4] = ["grid/sudoku", "grid/sudoku-open", "grid/latin", "grid/latin-open"];
-/// Enough to tell one completion from several.
-const TWO: usize = 2;
 
 type Cells = [u8; SIDE * SIDE];
 
@@ -55,10 +55,10 @@ impl Task for Grid {
         let open = kind.ends_with("-open");
         let (puzzle, completions) = loop {
             let empty = if open { rng.between(7, 12) } else { rng.between(4, 8) };
-            let full = complete_grid(rng, rule);
+            let full = *rng.pick(full_grids(rule));
             let puzzle = Puzzle { rule, cells: blank(rng, full, empty as usize) };
             let completions = puzzle.completions(usize::MAX);
-            if (completions.len() >= TWO) == open {
+            if (completions.len() > 1) == open {
                 break (puzzle, completions);
             }
         };
@@ -130,23 +130,15 @@ fn fill(rule: Rule, cells: Cells, limit: usize, digits: &[u8; SIDE], found: &mut
     }
 }
 
-/// A random full grid: one completion of a random first row, second row drawn digit by digit.
-fn complete_grid(rng: &mut Rng, rule: Rule) -> Cells {
-    loop {
-        let mut cells = [0; SIDE * SIDE];
-        for row in 0..2 {
-            let mut digits = [1, 2, 3, 4];
-            rng.shuffle(&mut digits);
-            cells[row * SIDE..(row + 1) * SIDE].copy_from_slice(&digits);
-        }
-        let half = Puzzle { rule, cells };
-        if (0..2 * SIDE).all(|at| rule.allows(&cells, at, cells[at])) {
-            let completions = half.completions(usize::MAX);
-            if !completions.is_empty() {
-                return *rng.pick(&completions);
-            }
-        }
-    }
+/// Every full grid of a rule: 288 Sudokus, 576 Latin squares.
+fn full_grids(rule: Rule) -> &'static [Cells] {
+    static SUDOKU: OnceLock<Vec<Cells>> = OnceLock::new();
+    static LATIN: OnceLock<Vec<Cells>> = OnceLock::new();
+    let known = match rule {
+        Rule::Sudoku => &SUDOKU,
+        Rule::Latin => &LATIN,
+    };
+    known.get_or_init(|| Puzzle { rule, cells: [0; SIDE * SIDE] }.completions(usize::MAX))
 }
 
 fn blank(rng: &mut Rng, mut cells: Cells, empty: usize) -> Cells {
@@ -188,8 +180,7 @@ mod tests {
 
     #[test]
     fn there_are_288_sudokus_and_576_latin_squares() {
-        let count = |rule| Puzzle { rule, cells: [0; 16] }.completions(usize::MAX).len();
-        assert_eq!((count(Rule::Sudoku), count(Rule::Latin)), (288, 576));
+        assert_eq!((full_grids(Rule::Sudoku).len(), full_grids(Rule::Latin).len()), (288, 576));
     }
 
     #[test]

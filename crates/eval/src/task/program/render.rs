@@ -199,7 +199,7 @@ fn say_op(rng: &mut Rng, op: Op) -> String {
         Op::Mul(k) => say(rng, ["multiply by {k}", "multiply it by {k}"], k),
         Op::Mod(k) => say(rng, ["take the remainder by {k}", "take it modulo {k}"], k),
         Op::AtMost(k) => say(rng, ["cap it at {k}", "make it at most {k}"], k),
-        Op::AtLeast(k) => say(rng, ["raise it to {k}", "make it at least {k}"], k),
+        Op::AtLeast(k) => say(rng, ["raise it to at least {k}", "make it at least {k}"], k),
         Op::Square => say(rng, ["square it", "take the square"], 0),
         Op::Abs => say(rng, ["drop its sign", "take the absolute value"], 0),
         Op::Negate => say(rng, ["negate it", "flip its sign"], 0),
