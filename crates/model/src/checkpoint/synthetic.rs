@@ -74,16 +74,23 @@ fn fill(out: &mut dyn Write, dtype: Dtype, elements: usize, init: Init, key: u64
 }
 
 fn chunk(dtype: Dtype, range: std::ops::Range<usize>, init: Init, key: u64) -> Vec<u8> {
-    let values = range.map(|place| match init {
+    let value = |place: usize| match init {
         Init::Zeros => 0.0,
         Init::Ones => 1.0,
         Init::Normal(deviation) => deviation * bell(mix(key.wrapping_add(place as u64))),
-    });
+    };
+    let mut bytes = vec![0; range.len() * dtype.size()];
+    let elements = bytes.chunks_exact_mut(dtype.size()).zip(range);
     match dtype {
-        Dtype::F32 => values.flat_map(f32::to_le_bytes).collect(),
-        Dtype::Bf16 => values.flat_map(|value| bf16::from_f32(value).to_le_bytes()).collect(),
-        Dtype::F16 => values.flat_map(|value| f16::from_f32(value).to_le_bytes()).collect(),
+        Dtype::F32 => elements.for_each(|(out, place)| out.copy_from_slice(&value(place).to_le_bytes())),
+        Dtype::Bf16 => {
+            elements.for_each(|(out, place)| out.copy_from_slice(&bf16::from_f32(value(place)).to_le_bytes()))
+        }
+        Dtype::F16 => {
+            elements.for_each(|(out, place)| out.copy_from_slice(&f16::from_f32(value(place)).to_le_bytes()));
+        }
     }
+    bytes
 }
 
 /// Mean 0, variance 1: the sum of four uniform sixteenths of the bits, cheap enough for billions of elements.
