@@ -1,1 +1,95 @@
-fn main(){}
+//! The `demask` command: reads flags and the environment, calls the libraries, prints.
+//!
+//! Exit codes: 0 done, 1 failure, 2 a mistake in the call.
+
+#![allow(clippy::print_stdout, reason = "printing is what this crate is for")]
+
+/// Ends a function with a mistake in the call (exit code 2).
+macro_rules! usage {
+    ($($sentence:tt)*) => { return Err($crate::Usage(format!($($sentence)*)).into()) };
+}
+
+mod args;
+mod command;
+mod decoding;
+mod loaded;
+mod output;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The engine for discrete diffusion language models: decode, train, evaluate, serve.
+#[derive(Debug, Parser)]
+#[command(name = "demask", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Generate(command::generate::Args),
+    Chat(command::chat::Args),
+    Infill(command::infill::Args),
+    Inspect(command::inspect::Args),
+    Strategies(command::strategies::Args),
+    Pretrain(command::pretrain::Args),
+    Synthesize(command::synthesize::Args),
+    Completions(command::completions::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            if is_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Generate(args) => command::generate::run(&args),
+        Command::Chat(args) => command::chat::run(&args),
+        Command::Infill(args) => command::infill::run(&args),
+        Command::Inspect(args) => command::inspect::run(&args),
+        Command::Strategies(args) => command::strategies::run(&args),
+        Command::Pretrain(args) => command::pretrain::run(args),
+        Command::Synthesize(args) => command::synthesize::run(&args),
+        Command::Completions(args) => command::completions::run(&args),
+    }
+}
+
+/// Whether the user can repair the call itself.
+fn is_usage(error: &anyhow::Error) -> bool {
+    use demask_decode::Error as E;
+    let decode = error.downcast_ref::<E>();
+    decode.is_some_and(|e| {
+        matches!(
+            e,
+            E::UnknownStrategy { .. } | E::UnknownParameter { .. } | E::BadValue { .. } | E::Missing { .. } | E::Canvas(_)
+        )
+    }) || error.downcast_ref::<Usage>().is_some()
+}
+
+/// A mistake in the call that clap cannot see.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// A reader that closed the pipe (`demask strategies | head`) has what it wanted.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use demask_model::{Backbone, Query};
+use demask_model::{Backbone, Query, Rows};
 
 use crate::error::Result;
-use crate::strategy::Probe;
+use crate::strategy::{Probe, Question};
 
 /// Asks a backbone directly.
 pub struct BackboneProbe<'a> {
@@ -27,27 +27,48 @@ impl<'a> BackboneProbe<'a> {
 }
 
 impl Probe for BackboneProbe<'_> {
-    fn ask(
+    fn ask_each(
         &self,
-        canvases: &[Vec<u32>],
-        positions: &[usize],
-        visit: &mut dyn FnMut(usize, usize, &mut [f32]),
-    ) -> Result<()> {
-        let longest = canvases.iter().map(Vec::len).max().unwrap_or(1).max(1);
-        let group = (self.token_budget / longest).max(1);
-        for (index, canvases) in canvases.chunks(group).enumerate() {
-            let query = |tokens: &'_ Vec<u32>| Query { tokens, predict: positions, ..Query::default() };
-            let mut batch: Vec<Query<'_>> = canvases.iter().map(query).collect();
-            for (offset, pass) in self.backbone.forward(&mut batch)?.iter().enumerate() {
-                let canvas = index * group + offset;
-                self.backbone.logits(&pass.predicting, &mut |first, rows| visit(canvas, first, rows))?;
+        questions: &[Question<'_>],
+        visit: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<Vec<Option<Rows>>> {
+        let mut hidden = Vec::with_capacity(questions.len());
+        let (mut rest, mut first) = (questions, 0);
+        while !rest.is_empty() {
+            let (group, later) = rest.split_at(fitting(rest, self.token_budget));
+            let queries = group.iter().map(|q| Query {
+                tokens: q.tokens,
+                predict: q.predict,
+                hidden: q.hidden,
+                ..Query::default()
+            });
+            let mut batch: Vec<Query<'_>> = queries.collect();
+            // The rows of all canvases together: short canvases still make one large product with the head.
+            let mut predicting = Rows::default();
+            for pass in self.backbone.forward(&mut batch)? {
+                predicting.width = pass.predicting.width;
+                predicting.data.extend_from_slice(&pass.predicting.data);
+                hidden.push(pass.hidden);
             }
-            self.asked.set(self.asked.get() + canvases.len());
+            self.backbone.logits(&predicting, &mut |row, logits| visit(first + row, logits))?;
+            first += predicting.len();
+            self.asked.set(self.asked.get() + group.len());
+            rest = later;
         }
-        Ok(())
+        Ok(hidden)
     }
 
     fn vocab(&self) -> usize {
         self.backbone.spec().vocab
     }
+}
+
+/// How many of the first questions fit the budget; at least one.
+fn fitting(questions: &[Question<'_>], budget: usize) -> usize {
+    let mut tokens = 0;
+    let fits = questions.iter().take_while(|q| {
+        tokens += q.tokens.len();
+        tokens <= budget
+    });
+    fits.count().max(1)
 }

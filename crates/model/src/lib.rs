@@ -8,6 +8,7 @@ pub mod error;
 pub mod text;
 pub mod layer;
 mod load;
+pub mod memory;
 pub mod tabular;
 pub mod transformer;
 

@@ -13,6 +13,7 @@ use crate::backbone::{self, Backbone, KvCache, Pass, Query, Rows};
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::layer::{Attention, Embedding, Linear, Mlp, RmsNorm, Rope};
+use crate::memory;
 
 /// Where a Transformer takes its parameters from: a mapped checkpoint, or tensors to train.
 pub trait Parameters {
@@ -318,8 +319,8 @@ impl Backbone for Transformer {
     }
 
     fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {
-        // About 64 MB of logits at a time: large enough for a full GEMM, small beside the weights.
-        let chunk = ((1 << 24) / self.spec.vocab).max(16);
+        // Large enough for a full GEMM, small beside the weights.
+        let chunk = (memory::LOGIT_CHUNK / self.spec.vocab).max(16);
         for (index, part) in rows.data.chunks(chunk * rows.width.max(1)).enumerate() {
             let hidden = Tensor::from_slice(part, (part.len() / rows.width, rows.width), &self.device)?;
             let mut logits = to_rows(&self.head(&hidden)?)?;

@@ -1,6 +1,6 @@
 //! Weights in the Hub's layout: `model.safetensors`, or shards with `model.safetensors.index.json`.
 //!
-//! [`Store`] maps the files and hands out [`Mapped`] tensors; [`write`] and [`synthetic`] make such folders;
+//! [`Store`] maps the files and hands out [`Mapped`] tensors; [`mod@write`] and [`synthetic`] make such folders;
 //! [`source`] finds one from what the user typed after `--model`. Invariant: a tensor's bytes were checked against the
 //! file's length before anything refers to them, and nothing is copied unless it must be (wrong alignment, another dtype).
 

@@ -4,6 +4,7 @@ use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
 use crate::layer::{Linear, cpu};
+use crate::memory::MLP_ROWS;
 
 /// The feed-forward half of a block.
 #[derive(Debug, Clone)]
@@ -19,6 +20,17 @@ pub struct Mlp {
 impl Mlp {
     /// `x` is `[rows, d]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let rows = x.dim(0)?;
+        // Nothing is kept for a backward pass here, so long canvases are cut to bound the memory.
+        if matches!(self.gate, Linear::Mapped { .. }) && rows > MLP_ROWS {
+            let starts = (0..rows).step_by(MLP_ROWS);
+            let parts = starts.map(|start| self.inner(&x.narrow(0, start, MLP_ROWS.min(rows - start))?));
+            return Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0);
+        }
+        self.inner(x)
+    }
+
+    fn inner(&self, x: &Tensor) -> Result<Tensor> {
         let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
         let inner = if cpu::takes(&gate) { gate.apply_op2(&up, Op)? } else { (gate.silu()? * up)? };
         self.down.forward(&inner)

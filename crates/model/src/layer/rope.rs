@@ -51,7 +51,7 @@ impl CustomOp1 for Op {
     fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let mut out = cpu::slice(x, layout)?.to_vec();
         let heads = layout.shape().dims2()?.1 / self.rope.head_dim;
-        kernels::rope(&mut out, &self.positions, heads, self.rope.head_dim, self.rope.theta, self.inverse);
+        kernels::rope(&mut out, &self.positions, heads, self.rope.head_dim, self.rope.theta as f32, self.inverse);
         Ok((CpuStorage::F32(out), layout.shape().clone()))
     }
 

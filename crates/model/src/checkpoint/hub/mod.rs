@@ -4,14 +4,17 @@
 //! revision's reference is moved, so an interrupted download never replaces a complete one. Where the Hub cannot be
 //! reached the cache serves alone. Invariant: the folder returned has config.json and all its weights.
 
+mod failure;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
+use hf_hub::api::sync::{Api, ApiBuilder, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
 
+use self::failure::Failure;
 use super::source::{HubName, HubOptions, Progress};
 use super::store::{is_file_name, shard_names};
 use super::{INDEX, WEIGHTS};
@@ -166,43 +169,7 @@ impl<'a> Hub<'a> {
     }
 
     fn sentence(&self, failure: &Failure) -> String {
-        let endpoint = &self.endpoint;
-        match failure {
-            Failure::Status(401 | 403) => format!(
-                "{endpoint} refuses access: the repository does not exist, is private, or is gated; check the name, \
-                 accept its terms on its page, and set HF_TOKEN to a token that may read it"
-            ),
-            Failure::Status(404) => {
-                format!("{endpoint} has no such repository, revision or file; check the name")
-            }
-            Failure::Status(429) => format!("{endpoint} says there were too many requests; try again later"),
-            Failure::Status(status) => {
-                format!("{endpoint} answers with HTTP status {status}; try again later")
-            }
-            Failure::Unreachable(cause) => format!(
-                "{endpoint} cannot be reached ({cause}); check the network, HF_ENDPOINT and the proxy settings"
-            ),
-            Failure::Interrupted(cause) => {
-                format!("the download broke off ({cause}); run the command again to resume it")
-            }
-            Failure::DiskFull => {
-                format!(
-                    "the disk of the cache {} is full; free some space or set HF_HOME",
-                    self.cache.path().display()
-                )
-            }
-            Failure::Cache(cause) => {
-                format!("the cache {} cannot be written ({cause}); set HF_HOME", self.cache.path().display())
-            }
-            Failure::Locked(path) => format!(
-                "another process is downloading it; wait for it, or delete {} if there is none",
-                path.display()
-            ),
-            Failure::Resume | Failure::Length => {
-                "the download does not have the length that was promised; run the command again".to_owned()
-            }
-            Failure::Strange(cause) => format!("{endpoint} does not answer like the Hub: {cause}"),
-        }
+        failure.sentence(&self.endpoint, self.cache.path())
     }
 }
 
@@ -290,67 +257,6 @@ impl Snapshot<'_> {
     }
 }
 
-/// Why the Hub could not be used.
-enum Failure {
-    Status(u16),
-    Unreachable(String),
-    Interrupted(String),
-    DiskFull,
-    Cache(String),
-    Locked(PathBuf),
-    Resume,
-    Length,
-    Strange(String),
-}
-
-impl Failure {
-    /// Not the user's mistake: a copy in the cache may stand in.
-    fn is_outage(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Interrupted(_) | Self::Status(429 | 500..))
-    }
-}
-
-impl From<ApiError> for Failure {
-    fn from(error: ApiError) -> Self {
-        match error {
-            ApiError::RequestError(error) => Self::from(*error),
-            ApiError::IoError(cause) => Self::from(cause),
-            ApiError::TooManyRetries(error) => Self::from(*error),
-            ApiError::LockAcquisition(path) => Self::Locked(path),
-            ApiError::InvalidResume => Self::Resume,
-            other => Self::Strange(other.to_string()),
-        }
-    }
-}
-
-impl From<ureq::Error> for Failure {
-    fn from(error: ureq::Error) -> Self {
-        match error {
-            ureq::Error::StatusCode(status) => Self::Status(status),
-            ureq::Error::HostNotFound => Self::Unreachable("its name cannot be resolved".to_owned()),
-            ureq::Error::ConnectionFailed
-            | ureq::Error::Io(_)
-            | ureq::Error::Timeout(_)
-            | ureq::Error::Tls(_) => Self::Unreachable(error.to_string()),
-            other => Self::Strange(other.to_string()),
-        }
-    }
-}
-
-/// While a body is copied to disk: the disk's complaints are named, all else is the connection's.
-impl From<std::io::Error> for Failure {
-    fn from(cause: std::io::Error) -> Self {
-        use std::io::ErrorKind as Kind;
-        match cause.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded => Self::DiskFull,
-            Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::NotADirectory | Kind::AlreadyExists => {
-                Self::Cache(cause.to_string())
-            }
-            _ => Self::Interrupted(cause.to_string()),
-        }
-    }
-}
-
 /// hf-hub's progress as ours.
 struct Watch<'a> {
     progress: &'a mut dyn Progress,
@@ -374,34 +280,5 @@ impl hf_hub::api::Progress for Watch<'_> {
 
     fn finish(&mut self) {
         self.progress.finish();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn a_full_disk_and_a_lock_are_named() {
-        let name = HubName { repository: "a/b".to_owned(), revision: "main".to_owned() };
-        let home = PathBuf::from("somewhere");
-        let options = HubOptions { home: home.clone(), endpoint: None, token: None, offline: false };
-        let hub = Hub::new(&name, &options, Cache::new(home.join("hub"))).unwrap();
-        let sentence = |error: ApiError| hub.refuse(&Failure::from(error)).to_string();
-        assert_eq!(
-            sentence(ApiError::IoError(io::Error::from(io::ErrorKind::StorageFull))),
-            "a/b: the disk of the cache somewhere/hub is full; free some space or set HF_HOME"
-        );
-        assert_eq!(
-            sentence(ApiError::LockAcquisition(PathBuf::from("x.lock"))),
-            "a/b: another process is downloading it; wait for it, or delete x.lock if there is none"
-        );
-        let retried = ApiError::TooManyRetries(Box::new(ApiError::MissingHeader("etag")));
-        assert_eq!(
-            sentence(retried),
-            format!("a/b: {HUB} does not answer like the Hub: Header etag is missing")
-        );
     }
 }

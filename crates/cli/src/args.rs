@@ -1,0 +1,140 @@
+//! Flags that several commands share, and what the environment adds to them. Only this crate reads
+//! either.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use demask_decode::{EosPolicy, Sampling, StrategySpec};
+use demask_model::LoadOptions;
+use demask_model::checkpoint::Dtype;
+use demask_model::checkpoint::source::HubOptions;
+
+/// Which model, where and how precise.
+#[derive(Debug, Clone, Args)]
+pub struct ModelArgs {
+    /// Checkpoint folder or Hub name (org/name[@revision])
+    #[arg(long, short = 'm', value_name = "DIR|NAME")]
+    pub model: Option<String>,
+    /// Dependency predictor [default: predictor.safetensors in the checkpoint's folder]
+    #[arg(long, value_name = "FILE")]
+    pub predictor: Option<PathBuf>,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t = DeviceArg::Cpu)]
+    pub device: DeviceArg,
+    /// Precision of the weights [default: as stored]
+    #[arg(long, value_enum)]
+    pub dtype: Option<DtypeArg>,
+    /// Threads of the computation [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+/// Compute devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceArg {
+    /// This machine's processor
+    Cpu,
+    /// NVIDIA (needs a build with --features cuda)
+    Cuda,
+    /// Apple (needs a build with --features metal)
+    Metal,
+}
+
+/// Weight precisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DtypeArg {
+    /// 32-bit floating point
+    F32,
+    /// bfloat16
+    Bf16,
+    /// 16-bit floating point
+    F16,
+}
+
+impl ModelArgs {
+    /// Load options, after setting the size of the thread pool.
+    pub fn load_options(&self) -> Result<LoadOptions> {
+        if let Some(threads) = self.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
+            pool.build_global().context("cannot set the number of threads")?;
+        }
+        let device = match self.device {
+            DeviceArg::Cpu => candle_core::Device::Cpu,
+            DeviceArg::Cuda if !cfg!(feature = "cuda") => {
+                bail!("this build has no CUDA; build it with --features cuda")
+            }
+            DeviceArg::Metal if !cfg!(feature = "metal") => {
+                bail!("this build has no Metal; build it with --features metal")
+            }
+            DeviceArg::Cuda => candle_core::Device::new_cuda(0).context("cannot open the CUDA device")?,
+            DeviceArg::Metal => candle_core::Device::new_metal(0).context("cannot open the Metal device")?,
+        };
+        let dtype = self.dtype.map(|d| match d {
+            DtypeArg::F32 => Dtype::F32,
+            DtypeArg::Bf16 => Dtype::Bf16,
+            DtypeArg::F16 => Dtype::F16,
+        });
+        Ok(LoadOptions { device, dtype })
+    }
+}
+
+/// How a canvas is decoded.
+#[derive(Debug, Clone, Args)]
+pub struct DecodeArgs {
+    /// Decoder, NAME[:key=value,…]; `demask strategies` lists them [default: demask, or entropy without a predictor]
+    #[arg(long, short = 's', value_name = "STRATEGY")]
+    pub strategy: Option<StrategySpec>,
+    /// Length of the response canvas [default: the checkpoint's, else 128]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_new_tokens: Option<u32>,
+    /// 0 takes the most probable tokens [default: the checkpoint's, else 0]
+    #[arg(long, value_name = "T")]
+    pub temperature: Option<f32>,
+    /// Keep the smallest set of tokens with this much probability
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f32>,
+    /// Keep this many tokens
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Seed of all randomness
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    pub seed: u64,
+    /// What happens after an end-of-sequence: fill-after, none, block-fill, stop
+    #[arg(long, default_value = "fill-after", value_name = "POLICY")]
+    pub eos: EosPolicy,
+    /// Decode left to right in blocks of this many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub block_length: Option<u32>,
+    /// Subtract this from the logits of end-of-sequence tokens
+    #[arg(long, default_value_t = 0.0, value_name = "X")]
+    pub eos_penalty: f32,
+    /// No end-of-sequence among the first N tokens of the response
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub min_new_tokens: u32,
+}
+
+impl DecodeArgs {
+    /// Token drawing: flags, then the checkpoint's generation_config.json.
+    pub fn sampling(&self, defaults: &Sampling) -> Result<Sampling> {
+        let sampling = Sampling {
+            temperature: self.temperature.unwrap_or(defaults.temperature),
+            top_p: self.top_p.or(defaults.top_p),
+            top_k: self.top_k.or(defaults.top_k),
+        };
+        sampling.check()?;
+        Ok(sampling)
+    }
+}
+
+/// How to reach the Hub, from the environment variables its own tools use.
+pub fn hub_options() -> HubOptions {
+    let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let home = var("HF_HOME").map(PathBuf::from).unwrap_or_else(|| {
+        let cache = var("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| var("HOME").map(|home| PathBuf::from(home).join(".cache")));
+        cache.unwrap_or_else(|| PathBuf::from(".cache")).join("huggingface")
+    });
+    let offline = var("HF_HUB_OFFLINE").is_some_and(|v| !["0", "false", "no", "off"].contains(&v.to_lowercase().as_str()));
+    HubOptions { home, endpoint: var("HF_ENDPOINT"), token: var("HF_TOKEN"), offline }
+}

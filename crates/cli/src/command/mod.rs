@@ -1,0 +1,10 @@
+//! One file per command.
+
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod generate;
+pub(crate) mod infill;
+pub(crate) mod inspect;
+pub(crate) mod pretrain;
+pub(crate) mod strategies;
+pub(crate) mod synthesize;

@@ -1,0 +1,158 @@
+//! `demask pretrain`: a small Dream-architecture backbone from scratch, on the tasks' own problems.
+//!
+//! The only place where the generators of `eval` meet the training loop of `train`.
+
+mod examples;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use demask_eval::task::{self, Split};
+use demask_model::text::Tokenizer;
+use demask_model::{SpecialIds, Spec};
+use demask_train::pretrain::{Config, Run};
+use demask_train::tokenizer;
+
+use self::examples::Problems;
+use self::watch::Terminal;
+
+/// Problems whose text the tokenizer is trained on, and the most tokens it may have.
+const TOKENIZER_PROBLEMS: usize = 20_000;
+const TOKENIZER_LIMIT: usize = 2048;
+const LARGEST_VOCABULARY: usize = 1 << 20;
+
+/// Trains a small masked-diffusion model from scratch; continues by itself where it was stopped.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    #[command(subcommand)]
+    part: Option<Part>,
+    /// The run, as a TOML file.
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    /// Where states, curves and the exported checkpoint go.
+    #[arg(long, value_name = "FOLDER", required = true)]
+    out: Option<PathBuf>,
+    /// Folder with the tokenizer; by default one is trained on the tasks' text and kept in the run's folder.
+    #[arg(long, value_name = "FOLDER")]
+    tokenizer: Option<PathBuf>,
+    /// Checkpoint folder to start from instead of random weights; must have the config's shape.
+    #[arg(long, value_name = "FOLDER")]
+    from: Option<PathBuf>,
+    /// Stop after this many updates in all (the state is saved and the run can continue).
+    #[arg(long, value_name = "STEPS")]
+    stop_at: Option<u64>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Part {
+    /// Trains only the tokenizer, on the text of the tasks' generators.
+    Tokenizer {
+        /// Where tokenizer.json and tokenizer_config.json go.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+    },
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    match (args.part, args.config, args.out) {
+        (Some(Part::Tokenizer { out }), ..) => train_tokenizer(&out, &BTreeMap::new()),
+        (None, Some(config), Some(out)) => {
+            pretrain(&config, &out, args.tokenizer.as_deref(), args.from.as_deref(), args.stop_at)
+        }
+        _ => bail!("--config and --out are needed"),
+    }
+}
+
+fn pretrain(
+    config: &Path,
+    out: &Path,
+    tokenizer: Option<&Path>,
+    from: Option<&Path>,
+    stop_at: Option<u64>,
+) -> Result<()> {
+    let config = Config::read(config)?;
+    check_names(&config)?;
+    let own = out.join("tokenizer");
+    let folder = match tokenizer {
+        Some(folder) => folder,
+        None => {
+            if !own.join("tokenizer.json").exists() {
+                train_tokenizer(&own, &config.data.mixture)?;
+            }
+            own.as_path()
+        }
+    };
+    // The vocabulary is the tokenizer's, so no limit is known before it is read.
+    let tokenizer = Tokenizer::open(folder, LARGEST_VOCABULARY)?;
+    let spec = spec(&config, &tokenizer)?;
+    let template = demask_model::text::ChatTemplate::open(folder)?;
+    let template = template.with_context(|| format!("{} has no chat template", folder.display()))?;
+    let mut problems = Problems::new(&config, &tokenizer, &template);
+    let mut terminal = Terminal::new(&config, &spec, &tokenizer, &template, stop_at)?;
+    let device = candle_core::Device::Cpu;
+    let run = Run { config: &config, spec: &spec, folder: out, tokenizer: Some(folder), start: from, device };
+    let outcome = run.train(&mut problems, &mut terminal)?;
+    terminal.finish(outcome.step, config.steps(), out);
+    Ok(())
+}
+
+/// The backbone of the config with the tokenizer's vocabulary and ids.
+fn spec(config: &Config, tokenizer: &Tokenizer) -> Result<Spec> {
+    let model = &config.model;
+    let special = |role: &str| tokenizer.special(role);
+    let needed = |role: &str| {
+        special(role).with_context(|| format!("{} names no {role}", tokenizer.settings().path().display()))
+    };
+    Ok(Spec {
+        architecture: "dream",
+        vocab: tokenizer.size(),
+        hidden: model.hidden,
+        layers: model.layers,
+        heads: model.heads,
+        kv_heads: model.kv_heads,
+        head_dim: model.hidden / model.heads,
+        ffn: model.ffn,
+        eps: 1e-6,
+        rope_theta: model.rope_theta,
+        max_positions: model.max_positions,
+        tied: model.tied,
+        qkv_bias: true,
+        shift: true,
+        ids: SpecialIds {
+            mask: needed("mask_token")?,
+            eos: vec![needed("eos_token")?],
+            pad: special("pad_token"),
+            bos: special("bos_token"),
+        },
+    })
+}
+
+/// Trains a tokenizer on problems of the training split, prompts as the chat template writes them.
+fn train_tokenizer(out: &Path, mixture: &BTreeMap<String, f64>) -> Result<()> {
+    let problems = task::mixture(&weights(mixture), Split::Train, 0).take(TOKENIZER_PROBLEMS);
+    let texts = problems.flat_map(|problem| [problem.prompt, problem.response]);
+    let tokenizer = tokenizer::train(texts, TOKENIZER_LIMIT)?;
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+    tokenizer::save(&tokenizer, out)?;
+    eprintln!("a tokenizer of {} tokens is in {}", tokenizer.get_vocab_size(true), out.display());
+    Ok(())
+}
+
+fn check_names(config: &Config) -> Result<()> {
+    let known: Vec<&str> = task::all().iter().map(|task| task.name()).collect();
+    match config.data.mixture.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => bail!("data.mixture: there is no task {name:?}; the tasks are {}", known.join(", ")),
+        None => Ok(()),
+    }
+}
+
+/// Weights for every task: those the config names, zero for the rest; all alike if it names none.
+fn weights(mixture: &BTreeMap<String, f64>) -> Vec<(&'static str, f64)> {
+    let tasks = task::all();
+    let weight = |name: &str| if mixture.is_empty() { 1.0 } else { mixture.get(name).copied().unwrap_or(0.0) };
+    tasks.iter().map(|task| (task.name(), weight(task.name()))).collect()
+}

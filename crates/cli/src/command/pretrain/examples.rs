@@ -1,0 +1,51 @@
+//! The tasks' problems as token ids: prompt in the chat template, response as it is.
+
+use demask_eval::task::{self, Mixture, Problem, Split};
+use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
+use demask_train::pretrain::{Config, Error, Example, ExampleSource, Result};
+
+/// The endless stream of training problems of a config.
+pub(super) struct Problems<'a> {
+    config: &'a Config,
+    tokenizer: &'a Tokenizer,
+    template: &'a ChatTemplate,
+    stream: Mixture,
+    /// Index of the next item of `stream`.
+    next: u64,
+}
+
+impl<'a> Problems<'a> {
+    pub(super) fn new(config: &'a Config, tokenizer: &'a Tokenizer, template: &'a ChatTemplate) -> Self {
+        Self { config, tokenizer, template, stream: stream(config), next: 0 }
+    }
+}
+
+impl ExampleSource for Problems<'_> {
+    fn example(&mut self, index: u64) -> Result<Example> {
+        if index < self.next {
+            (self.stream, self.next) = (stream(self.config), 0);
+        }
+        let skip = usize::try_from(index - self.next).unwrap_or(usize::MAX);
+        let problem = self.stream.nth(skip);
+        self.next = index + 1;
+        let Some(problem) = problem else {
+            return Err(Error::Example { index, problem: "does not exist: no task has a weight".into() });
+        };
+        Ok(encode(self.tokenizer, self.template, &problem)?)
+    }
+}
+
+/// Prompt and response of a problem as ids.
+pub(super) fn encode(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    problem: &Problem,
+) -> demask_model::Result<Example> {
+    let messages = [Message::new("user", problem.prompt.as_str())];
+    let prompt = template.render(&Conversation::new(&messages))?;
+    Ok(Example { prompt: tokenizer.encode(&prompt)?, response: tokenizer.encode(&problem.response)? })
+}
+
+fn stream(config: &Config) -> Mixture {
+    task::mixture(&super::weights(&config.data.mixture), Split::Train, config.seed)
+}

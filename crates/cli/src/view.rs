@@ -1,0 +1,114 @@
+//! The canvas in a terminal while it denoises: masks as dots, the newest tokens highlighted, one
+//! line of progress. Draws in place; knows nothing of how positions are chosen.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForegroundColor};
+use crossterm::terminal::{self, Clear, ClearType};
+use crossterm::{QueueableCommand, cursor};
+use demask_decode::{Canvas, Observer, StepRecord};
+use demask_model::text::Tokenizer;
+
+/// Draws each step on standard output.
+pub struct TerminalView {
+    tokenizer: Tokenizer,
+    /// Terminal rows of the last frame.
+    drawn: u16,
+    forwards: usize,
+    seconds: f64,
+    /// Pause after a frame, so that a fast model can be watched.
+    pause: Duration,
+}
+
+impl TerminalView {
+    /// A view that decodes tokens with this tokenizer.
+    pub fn new(tokenizer: Tokenizer, pause: Duration) -> Self {
+        Self { tokenizer, drawn: 0, forwards: 0, seconds: 0.0, pause }
+    }
+
+    fn draw(&mut self, record: &StepRecord, canvas: &Canvas) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let width = terminal::size().map_or(80, |(w, _)| w.max(20));
+        if self.drawn > 0 {
+            out.queue(cursor::MoveUp(self.drawn))?.queue(cursor::MoveToColumn(0))?;
+            out.queue(Clear(ClearType::FromCursorDown))?;
+        }
+        let mut page = Page { out: &mut out, width, column: 0, rows: 0 };
+        for position in canvas.response() {
+            let token = canvas.tokens()[position];
+            let newest = record.commits.iter().any(|c| c.position == position);
+            if token == canvas.ids().mask {
+                page.put("░", Some(Color::DarkGrey), false)?;
+            } else if canvas.is_eos(token) {
+                page.put("·", Some(Color::DarkGrey), newest)?;
+            } else {
+                let text = self.tokenizer.decode_verbatim(&[token]).unwrap_or_default();
+                page.put(&text, newest.then_some(Color::Green), newest)?;
+            }
+        }
+        page.end_line()?;
+        let left = canvas.masked(canvas.response()).len();
+        let budget = record.budget.map_or(String::new(), |b| format!(" · dependency {:.3} of {}", b.used, b.limit));
+        let line = format!(
+            "step {} · {} new · {left} masked · {} forward passes · {:.2} s{budget}",
+            record.step + 1,
+            record.commits.len(),
+            self.forwards,
+            self.seconds
+        );
+        page.put(&line, Some(Color::Cyan), false)?;
+        page.end_line()?;
+        self.drawn = page.rows;
+        out.flush()
+    }
+}
+
+impl Observer for TerminalView {
+    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
+        self.forwards += record.forwards;
+        self.seconds += record.seconds.total();
+        // A terminal that went away is no reason to lose the answer.
+        let _ = self.draw(record, canvas);
+        std::thread::sleep(self.pause);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Counts terminal rows while writing, so that the next frame can go back to the first.
+struct Page<'a, W: Write> {
+    out: &'a mut W,
+    width: u16,
+    column: u16,
+    rows: u16,
+}
+
+impl<W: Write> Page<'_, W> {
+    fn put(&mut self, text: &str, color: Option<Color>, bold: bool) -> io::Result<()> {
+        if let Some(color) = color {
+            self.out.queue(SetForegroundColor(color))?;
+        }
+        if bold {
+            self.out.queue(SetAttribute(Attribute::Bold))?;
+        }
+        for c in text.chars() {
+            if c == '\n' || self.column >= self.width {
+                self.end_line()?;
+            }
+            if !c.is_control() {
+                write!(self.out, "{c}")?;
+                self.column += 1;
+            }
+        }
+        self.out.queue(ResetColor)?.queue(SetAttribute(Attribute::Reset))?;
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        write!(self.out, "\r\n")?;
+        self.column = 0;
+        self.rows += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! How much memory a decoding takes at its peak: what `demask inspect` predicts and a test holds
+//! against the measured peak.
+
+use crate::checkpoint::{Dtype, Store};
+use crate::config::Spec;
+
+/// Rows the gated MLP works on at a time; bounds its inner activations.
+pub const MLP_ROWS: usize = 512;
+/// Values in a chunk of logits.
+pub const LOGIT_CHUNK: usize = 1 << 24;
+
+/// Bytes by use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Pages of the weights that a forward pass touches.
+    pub weights: usize,
+    /// Rows of the residual stream, projections and MLP.
+    pub activations: usize,
+    /// Logits of the masked rows, a chunk at a time.
+    pub logits: usize,
+    /// Program, tokenizer and packing buffers.
+    pub rest: usize,
+}
+
+impl Memory {
+    /// All together.
+    pub fn total(&self) -> usize {
+        self.weights + self.activations + self.logits + self.rest
+    }
+}
+
+/// Bytes per parameter of the stored weights, and whether the file is there at all.
+pub fn stored(spec: &Spec, store: &Store) -> f64 {
+    store.size_in_bytes() as f64 / spec.parameters() as f64
+}
+
+/// Predicts the peak for one canvas of `length` tokens. `stored` is bytes per parameter in the
+/// file (2 if unknown); `dtype` converts the weights into memory of our own.
+pub fn estimate(spec: &Spec, stored: Option<f64>, dtype: Option<Dtype>, length: usize) -> Memory {
+    let per = dtype.map_or(stored.unwrap_or(2.0), |d| d.size() as f64);
+    // Only the rows of tokens that occur are read of a mapped embedding table.
+    let embedding = if spec.tied || dtype.is_some() { 0 } else { spec.vocab * spec.hidden };
+    let weights = ((spec.parameters() - embedding) as f64 * per) as usize;
+    let float = size_of::<f32>();
+    let stream = 4 * spec.hidden + 2 * spec.q_width() + 2 * spec.kv_width();
+    let activations = float * (length * stream + length.min(MLP_ROWS) * 3 * spec.ffn);
+    let logits = float * 2 * (length * spec.vocab).min(LOGIT_CHUNK.max(16 * spec.vocab));
+    let tokenizer = 700 * spec.vocab;
+    Memory { weights, activations, logits, rest: tokenizer + (48 << 20) }
+}
