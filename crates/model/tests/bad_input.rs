@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use demask_model::Error;
 use demask_model::checkpoint::source::{HubName, Source};
 use demask_model::checkpoint::{INDEX, Store};
 use demask_model::text::{ChatTemplate, Conversation, Ending, Message, Settings, Tokenizer, Trailing};
+use demask_model::{Error, Spec};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -194,6 +194,13 @@ proptest! {
 
 #[test]
 fn unreadable_json_names_its_file() {
+    for text in ["", "{", "nonsense", r#"{"a":1}}"#] {
+        let folder = folder(&[("config.json", text.as_bytes())]);
+        let error = Spec::from_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("config.json is not readable JSON"), "{error}");
+    }
+    let error = Spec::from_folder(folder(&[]).path()).unwrap_err().to_string();
+    assert!(error.ends_with("config.json: no such file or folder"), "{error}");
     for text in ["", "{", "[]", "nonsense", r#"{"a":1}}"#] {
         for name in ["tokenizer_config.json", "special_tokens_map.json"] {
             let folder = folder(&[(name, text.as_bytes())]);
