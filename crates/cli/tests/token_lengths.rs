@@ -10,7 +10,8 @@ const TEMPLATE: usize = 6;
 
 #[test]
 fn examples_are_short_and_made_of_whole_words() {
-    let texts = mixture(&[], Split::Train, 0).take(8000).flat_map(|problem| [problem.prompt, problem.response]);
+    let texts =
+        mixture(&[], Split::Train, 0).take(8000).flat_map(|problem| [problem.prompt, problem.response]);
     let tokenizer = tokenizer::train(texts, 2048).expect("the tasks' text is plain");
     let length = |text: &str| tokenizer.encode(text, false).expect("every text is encodable").len();
     let mut report = format!("vocabulary {}\n", tokenizer.get_vocab_size(true));
@@ -24,7 +25,8 @@ fn examples_are_short_and_made_of_whole_words() {
                 [length(&problem.prompt), length(&problem.response)]
             })
             .collect();
-        let mean = |part: usize| lengths.iter().map(|pair| pair[part] as f64).sum::<f64>() / lengths.len() as f64;
+        let mean =
+            |part: usize| lengths.iter().map(|pair| pair[part] as f64).sum::<f64>() / lengths.len() as f64;
         let most = |part: usize| lengths.iter().map(|pair| pair[part]).max().unwrap_or(0);
         let whole = lengths.iter().map(|pair| pair[0] + pair[1] + TEMPLATE).max().unwrap_or(0);
         assert!(whole <= LONGEST_EXAMPLE, "{}: {whole} tokens", task.name());

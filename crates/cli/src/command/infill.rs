@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use demask_decode::Canvas;
 use demask_model::Backbone;
 use serde_json::json;

@@ -1,0 +1,170 @@
+//! `demask validate`: the paper's assumption and bound, measured on a model.
+
+mod examples;
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use demask_eval::{bound, subadditivity};
+use demask_model::Backbone;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::{DecodeArgs, ModelArgs};
+use crate::loaded::Loaded;
+use examples::Examples;
+
+/// Measures the theory's assumption and bound on a model
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    SubAdditivity(SubAdditivity),
+    Bound(Bound),
+}
+
+/// Tests how often revealing a set changes a position more than its members do, summed (section 5.4)
+#[derive(Debug, clap::Args)]
+struct SubAdditivity {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Conversations: a .jsonl or .parquet file, a folder of them, or task:NAME[,NAME…] (task:all)
+    #[arg(long, value_name = "FILE|DIR|task:NAME")]
+    data: String,
+    /// Where records, tables and the figure go; an interrupted run continues there
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Responses to take
+    #[arg(long, default_value_t = 5000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    examples: u32,
+    /// Random masks of each response
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    masks_per_response: u32,
+    /// Largest set that is revealed
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    largest_set: u32,
+    /// Seed of masks, sets and tokens
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Tokens that go through the model at once
+    #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    token_budget: u32,
+}
+
+/// Estimates the distance of joint and parallel sampling for DEMASK's own sets, beside tau
+#[derive(Debug, clap::Args)]
+struct Bound {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    decode: DecodeArgs,
+    /// Prompts: a .jsonl or .parquet file, a folder of them, or task:NAME[,NAME…] (task:all)
+    #[arg(long, value_name = "FILE|DIR|task:NAME")]
+    data: String,
+    /// Also write the numbers as CSV
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Prompts to decode
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    examples: u32,
+    /// Values of tau, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "0.01,0.04,0.1,0.3,1", value_name = "TAU")]
+    tau: Vec<f32>,
+    /// Sequential samples of each set
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    chains: u32,
+    /// Tokens that go through the model at once
+    #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    token_budget: u32,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.what {
+        What::SubAdditivity(args) => sub_additivity(args),
+        What::Bound(args) => bound(args),
+    }
+}
+
+fn sub_additivity(args: &SubAdditivity) -> Result<()> {
+    let loaded = Loaded::open(&args.model)?;
+    let examples = Examples::open(&args.data, &loaded, args.examples as usize)?;
+    let settings = subadditivity::Settings {
+        seed: args.seed,
+        masks_per_response: args.masks_per_response,
+        largest_set: args.largest_set as usize,
+    };
+    let bar = bar(examples.len() as u64 * u64::from(args.masks_per_response), "masks");
+    let mut skipped = 0;
+    let mut watch = |progress: subadditivity::Progress| {
+        skipped = progress.skipped;
+        bar.set_position(progress.masks as u64);
+        bar.set_message(format!("{} forward passes", progress.forwards));
+        ControlFlow::Continue(())
+    };
+    let refused = examples.refused();
+    let budget = args.token_budget as usize;
+    let report = subadditivity::run(&loaded.backbone, examples, &settings, budget, &args.out, &mut watch)?;
+    bar.finish_and_clear();
+    for sentence in refused.borrow().iter() {
+        eprintln!("warning: {sentence}");
+    }
+    if skipped > 0 {
+        eprintln!("warning: {skipped} responses have fewer than two tokens or do not fit the model's context");
+    }
+    let mut out = std::io::stdout().lock();
+    write!(out, "{report}")?;
+    writeln!(out, "records, tables and slack.svg are in {}", args.out.display())?;
+    Ok(())
+}
+
+fn bound(args: &Bound) -> Result<()> {
+    if args.tau.is_empty() || args.tau.iter().any(|t| !(*t >= 0.0)) {
+        usage!("--tau takes numbers of at least 0, separated by commas");
+    }
+    if args.decode.min_new_tokens > 0 {
+        usage!("--min-new-tokens does not apply to this command");
+    }
+    let loaded = Loaded::open(&args.model)?;
+    let examples = Examples::open(&args.data, &loaded, args.examples as usize)?;
+    let prompts = examples.map(|e| Ok(e?.prompt)).collect::<Result<Vec<_>>>()?;
+    let mut length = 0;
+    for prompt in &prompts {
+        // Also refuses a prompt that leaves no room for the response.
+        length = loaded.canvas(prompt, &args.decode)?.response().len();
+    }
+    let settings = bound::Settings {
+        strategy: loaded.strategy(&args.decode),
+        taus: args.tau.clone(),
+        chains: args.chains as usize,
+        length,
+        options: loaded.options(&args.decode, 0)?,
+        token_budget: args.token_budget as usize,
+    };
+    let bar = bar(0, "sets");
+    let report = bound::run(&loaded.backbone, &loaded.context, &prompts, &settings, &mut |progress| {
+        bar.set_length(progress.sets as u64);
+        bar.set_position(progress.done as u64);
+        bar.set_message(format!("tau {}", progress.tau));
+    })?;
+    bar.finish_and_clear();
+    if let Some(folder) = &args.out {
+        report.write(folder)?;
+    }
+    write!(std::io::stdout().lock(), "{report}")?;
+    Ok(())
+}
+
+fn bar(length: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let template = format!("{{wide_bar}} {{pos}}/{{len}} {what} {{per_sec}} {{eta}} {{msg}}");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
+}
