@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::arch::Op;
 use crate::arch::generic::Generic;
+use crate::arch::{Op, Simd};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{avx2::Avx2, avx512::Avx512};
 
@@ -96,11 +96,11 @@ impl Level {
     #[inline]
     pub(crate) fn run<O: Op>(self, op: O) -> O::Out {
         match self {
-            Self::Generic(simd) => op.eval(simd),
+            Self::Generic(simd) => simd.isolate(op),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(simd) => simd.run(op),
+            Self::Avx2(simd) => simd.isolate(op),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(simd) => simd.run(op),
+            Self::Avx512(simd) => simd.isolate(op),
         }
     }
 }

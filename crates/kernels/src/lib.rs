@@ -22,6 +22,7 @@ pub use dispatch::{Isa, force, isa};
 pub use ops::attention::{Heads, Segment, attention, attention_backward};
 pub use ops::gemm::{Weights, gemm};
 pub use ops::matmul::{Shape, Strided, matmul};
+pub use ops::peak::peak_fma;
 pub use ops::rms_norm::{rms_norm, rms_norm_backward};
 pub use ops::rope::rope;
 pub use ops::silu_gate::{silu_gate, silu_gate_backward};

@@ -36,33 +36,42 @@ impl<'a, T: Element> Right<'a, T> {
             return;
         }
         assert!((depth.end - 1) * self.row + (cols.end - 1) * self.col < self.data.len());
+        if self.col == 1 {
+            self.copy_rows(simd, depth, cols, panels);
+            return;
+        }
         for (panel, j) in panels.chunks_exact_mut(k * width).zip(cols.clone().step_by(width)) {
             let count = width.min(cols.end - j);
             let from = depth.start * self.row + j * self.col;
-            if self.col == 1 {
-                self.copy_rows::<S>(from, k, count, panel);
-            } else if self.row == 1 {
+            if self.row == 1 {
                 self.transpose(simd, from, k, count, panel);
             } else {
                 self.gather::<S>(from, k, 0..count, 0..k, panel);
-                clear::<S>(panel, count);
             }
+            clear::<S>(panel, count);
         }
     }
 
-    /// Columns are neighbours: each depth is one short copy.
+    /// Columns are neighbours: each row is read once from end to end and dealt out to the panels.
     #[inline(always)]
-    fn copy_rows<S: Simd>(&self, from: usize, k: usize, count: usize, panel: &mut [f32]) {
-        let width = panel_width::<S>();
-        for (p, line) in panel.chunks_exact_mut(width).enumerate().take(k) {
-            let source = &self.data[from + p * self.row..][..count];
-            if count == width {
-                for (to, x) in line.iter_mut().zip(&source[..width]) {
-                    *to = x.widen();
+    fn copy_rows<S: Simd>(&self, simd: S, depth: Range<usize>, cols: Range<usize>, panels: &mut [f32]) {
+        let (width, k) = (panel_width::<S>(), depth.len());
+        assert!(panels.len() >= cols.len().next_multiple_of(width) * k);
+        for p in 0..k {
+            let row = &self.data[(depth.start + p) * self.row..][cols.clone()];
+            let blocks = row.chunks_exact(width);
+            let tail = blocks.remainder();
+            for (j, block) in blocks.enumerate() {
+                let line = &mut panels[(j * k + p) * width..][..width];
+                for i in (0..width).step_by(8) {
+                    // SAFETY: block and line are `width` long, a multiple of eight.
+                    unsafe { simd.copy8(block.as_ptr().add(i), line.as_mut_ptr().add(i)) };
                 }
-            } else {
-                line.fill(0.0);
-                for (to, x) in line.iter_mut().zip(source) {
+            }
+            if !tail.is_empty() {
+                let line = &mut panels[(cols.len() / width * k + p) * width..][..width];
+                line[tail.len()..].fill(0.0);
+                for (to, x) in line.iter_mut().zip(tail) {
                     *to = x.widen();
                 }
             }
@@ -86,7 +95,6 @@ impl<'a, T: Element> Right<'a, T> {
         }
         self.gather::<S>(from, k, 0..blocks * 8, whole..k, panel);
         self.gather::<S>(from, k, blocks * 8..count, 0..k, panel);
-        clear::<S>(panel, count);
     }
 
     /// One element at a time.

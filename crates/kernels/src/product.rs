@@ -14,15 +14,16 @@ use crate::ops::matmul::{Shape, Strided};
 use crate::pack::Right;
 use crate::tile::{Chain, multiply, panels_len};
 
-/// Depth of a block: two vectors of panel times this stay in the first-level cache.
-const DEPTH: usize = 256;
-/// Rows of the left-hand matrix that stay in the second-level cache at that depth.
-const ROWS: usize = 192;
-/// Distance between packed rows: not a power of two, so that they do not share cache sets.
+/// Depth of a block: a panel of it about fills the first-level cache.
+const DEPTH: usize = 512;
+/// Rows of `a` and columns of `b` that share the second-level cache at that depth.
+const ROWS: usize = 96;
+const COLS: usize = 128;
+/// Distance between packed rows of `a`: not a power of two, so that they do not share cache sets.
 const LEFT_STRIDE: usize = DEPTH + 16;
-/// Most rows and columns of a task; each packs its block of `b` once for all its rows.
+/// Most rows and columns of a task: each packs its rows of `a` and columns of `b` once.
 const TASK_ROWS: usize = 768;
-const TASK_COLS: usize = 512;
+const TASK_COLS: usize = 768;
 /// Multiply-adds below which a task is not worth handing to another thread.
 const GRAIN: usize = 1 << 19;
 
@@ -112,30 +113,33 @@ impl<T: Element> Op for Task<'_, T> {
     #[inline(always)]
     fn eval<S: Simd>(mut self, simd: S) {
         let (m, n, k) = (self.c.rows(), self.c.cols(), self.k);
-        let depth = DEPTH.min(k);
-        let panels = panels_len::<S>(n, depth);
+        let panels = panels_len::<S>(COLS.min(n), DEPTH.min(k));
         // Short whole rows already lie densely in cache; others are copied so that they do.
         let direct = self.a.col == 1 && k <= DEPTH;
-        let left = if direct { 0 } else { ROWS.min(m) * LEFT_STRIDE };
+        let left = if direct { 0 } else { m * LEFT_STRIDE };
         let mut scratch = Scratch::take(panels + left);
         let (panels, left) = scratch.floats().split_at_mut(panels);
         // A product of depth zero still writes c, hence the single empty block.
         for start in (0..k.max(1)).step_by(DEPTH) {
-            let block = start..k.min(start + DEPTH);
-            let mut chain = Chain { carry: self.chain.carry || start > 0, bias: None };
-            if let Some(bias) = self.chain.bias
-                && block.end == k
-            {
-                chain.bias = Some(&bias[self.cols.clone()]);
+            let depth = start..k.min(start + DEPTH);
+            let mut a = self.a.skip(0, start);
+            if !direct {
+                a = pack_left(simd, a, m, depth.len(), left);
             }
-            self.b.pack(simd, block.clone(), self.cols.clone(), panels);
-            for i in (0..m).step_by(ROWS) {
-                let rows = i..m.min(i + ROWS);
-                let mut a = self.a.skip(rows.start, block.start);
-                if !direct {
-                    a = pack_left(simd, a, rows.len(), block.len(), left);
+            for j in (0..n).step_by(COLS) {
+                let cols = j..n.min(j + COLS);
+                let in_b = self.cols.start + cols.start..self.cols.start + cols.end;
+                self.b.pack(simd, depth.clone(), in_b.clone(), panels);
+                let mut chain = Chain { carry: self.chain.carry || start > 0, bias: None };
+                if let Some(bias) = self.chain.bias
+                    && depth.end == k
+                {
+                    chain.bias = Some(&bias[in_b]);
                 }
-                multiply(simd, a, block.len(), panels, self.c.part(rows, 0..n), chain);
+                for i in (0..m).step_by(ROWS) {
+                    let c = self.c.part(i..m.min(i + ROWS), cols.clone());
+                    multiply(simd, a.skip(i, 0), depth.len(), panels, c, chain);
+                }
             }
         }
     }

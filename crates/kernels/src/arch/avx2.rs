@@ -19,15 +19,6 @@ impl Avx2 {
             && is_x86_feature_detected!("f16c");
         has.then_some(Self { _proof: () })
     }
-
-    pub(crate) fn run<O: Op>(self, op: O) -> O::Out {
-        #[target_feature(enable = "avx2,fma,f16c")]
-        fn enabled<O: Op>(simd: Avx2, op: O) -> O::Out {
-            op.eval(simd)
-        }
-        // SAFETY: `self` proves the features.
-        unsafe { enabled(self, op) }
-    }
 }
 
 /// An instruction of the set this file's token proves.
@@ -44,6 +35,22 @@ impl Simd for Avx2 {
     type F = __m256;
     type I = __m256i;
     type M = __m256;
+
+    #[inline(always)]
+    fn isolate<O: Op>(self, op: O) -> O::Out {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline(never)]
+        fn enabled<O: Op>(simd: Avx2, op: O) -> O::Out {
+            op.eval(simd)
+        }
+        // SAFETY: `self` proves the features.
+        unsafe { enabled(self, op) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, p: *const f32) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(p.cast()))
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
@@ -172,6 +179,11 @@ impl Simd for Avx2 {
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         })
+    }
+
+    #[inline(always)]
+    unsafe fn copy8<T: Element>(self, src: *const T, dst: *mut f32) {
+        proven!(_mm256_storeu_ps(dst, T::widen8(src)))
     }
 
     #[inline(always)]

@@ -17,15 +17,6 @@ impl Avx512 {
         let has = is_x86_feature_detected!("avx512f") && avx2::Avx2::new().is_some();
         has.then_some(Self { _proof: () })
     }
-
-    pub(crate) fn run<O: Op>(self, op: O) -> O::Out {
-        #[target_feature(enable = "avx512f,avx2,fma,f16c")]
-        fn enabled<O: Op>(simd: Avx512, op: O) -> O::Out {
-            op.eval(simd)
-        }
-        // SAFETY: `self` proves the features.
-        unsafe { enabled(self, op) }
-    }
 }
 
 /// An instruction of the set this file's token proves.
@@ -42,6 +33,22 @@ impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
     type M = __mmask16;
+
+    #[inline(always)]
+    fn isolate<O: Op>(self, op: O) -> O::Out {
+        #[target_feature(enable = "avx512f,avx2,fma,f16c")]
+        #[inline(never)]
+        fn enabled<O: Op>(simd: Avx512, op: O) -> O::Out {
+            op.eval(simd)
+        }
+        // SAFETY: `self` proves the features.
+        unsafe { enabled(self, op) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, p: *const f32) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(p.cast()))
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
@@ -164,6 +171,11 @@ impl Simd for Avx512 {
         let eight: [f32; 8] = core::array::from_fn(|i| lanes[i] + lanes[i + 8]);
         let four: [f32; 4] = core::array::from_fn(|i| eight[i] + eight[i + 4]);
         (four[0] + four[2]) + (four[1] + four[3])
+    }
+
+    #[inline(always)]
+    unsafe fn copy8<T: Element>(self, src: *const T, dst: *mut f32) {
+        proven!(_mm256_storeu_ps(dst, T::widen8(src)))
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Plain Rust, eight lanes: the specification of [`Simd`] and the path of CPUs without their own.
 
-use super::{Element, MAX_LANES, Simd};
+use super::{Element, MAX_LANES, Op, Simd};
 
 /// Needs nothing of the CPU.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,14 @@ impl Simd for Generic {
     type F = F;
     type I = [i32; LANES];
     type M = [bool; LANES];
+
+    #[inline(never)]
+    fn isolate<O: Op>(self, op: O) -> O::Out {
+        op.eval(self)
+    }
+
+    #[inline(always)]
+    fn prefetch(self, _: *const f32) {}
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {
@@ -155,6 +163,13 @@ impl Simd for Generic {
                 // SAFETY: within the blocks the contract names.
                 unsafe { *dst.add(j * to + i) = (*src.add(i * stride + j)).widen() }
             }
+        }
+    }
+    #[inline(always)]
+    unsafe fn copy8<T: Element>(self, src: *const T, dst: *mut f32) {
+        for i in 0..8 {
+            // SAFETY: within the eight the contract names.
+            unsafe { *dst.add(i) = (*src.add(i)).widen() }
         }
     }
 }

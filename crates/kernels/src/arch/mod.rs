@@ -36,6 +36,11 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// A lane mask.
     type M: Copy;
 
+    /// Evaluates `op` in a function of its own with the instructions enabled, never inlined: registers are then
+    /// allocated for it alone.
+    fn isolate<O: Op>(self, op: O) -> O::Out;
+    /// Hints that the cache line at `p` will be used; any address is allowed.
+    fn prefetch(self, p: *const f32);
     /// All lanes `x`.
     fn splat(self, x: f32) -> Self::F;
     /// # Safety
@@ -81,6 +86,11 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// # Safety
     /// Eight values must be readable at `src + i * stride` and writable at `dst + i * to` for `i < 8`.
     unsafe fn transpose8<T: Element>(self, src: *const T, stride: usize, dst: *mut f32, to: usize);
+    /// Writes the eight values at `src` widened to `dst`.
+    ///
+    /// # Safety
+    /// Eight values must be readable at `src` and writable at `dst`.
+    unsafe fn copy8<T: Element>(self, src: *const T, dst: *mut f32);
 
     /// The first `LANES` values of `x`.
     #[inline(always)]

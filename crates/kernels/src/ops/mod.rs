@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod gemm;
 pub(crate) mod matmul;
+pub(crate) mod peak;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;
 pub(crate) mod silu_gate;

@@ -12,10 +12,12 @@ use crate::memory::{Grid, Scratch, Tile};
 use crate::ops::attention::{Heads, Segment, check, disjoint};
 use crate::ops::matmul::Strided;
 use crate::pack::Right;
-use crate::tile::{Chain, multiply, panels_len};
+use crate::tile::{Chain, multiply, panel_width, panels_len};
 
 /// Keys of a block.
 const KEYS: usize = 256;
+/// Distance between rows of scores: not a power of two, so that a column of them does not share cache sets.
+const STRIDE: usize = KEYS + 16;
 /// Query rows of a block: the depth of the products that give `dK` and `dV`.
 const QUERIES: usize = 96;
 
@@ -95,7 +97,7 @@ struct Buffers<'s> {
     /// `q` and `grad_out` of the query block.
     q: &'s mut [f32],
     grad_out: &'s mut [f32],
-    /// `[QUERIES, KEYS]` each: probabilities, then the gradient of the scores.
+    /// `[QUERIES, STRIDE]` each: probabilities, then the gradient of the scores.
     p: &'s mut [f32],
     grad_s: &'s mut [f32],
 }
@@ -104,7 +106,7 @@ impl<'s> Buffers<'s> {
     fn sizes<S: Simd>(dim: usize) -> [usize; 7] {
         let (turned, k, q) =
             (panels_len::<S>(KEYS, dim), panels_len::<S>(dim, KEYS), panels_len::<S>(dim, QUERIES));
-        [turned, turned, k, q, q, QUERIES * KEYS, QUERIES * KEYS]
+        [turned, turned, k, q, q, QUERIES * STRIDE, QUERIES * STRIDE]
     }
 
     fn cut<S: Simd>(dim: usize, mut scratch: &'s mut [f32]) -> Self {
@@ -164,12 +166,14 @@ impl Task<'_> {
     ) {
         let Heads { query, dim, .. } = self.heads;
         let (rows, cols) = (queries.len(), keys.len());
+        // Whole panels: what they hold beyond the block is zero, and stays so.
+        let padded = cols.next_multiple_of(panel_width::<S>());
         let at = ((self.segment.q.start + queries.start) * query + head) * dim;
         let width = query * dim;
         let q = Strided { data: &self.forward.q[at..], row: width, col: 1 };
         let grad_out = Strided { data: &self.forward.grad_out[at..], row: width, col: 1 };
-        multiply(simd, q, dim, buffers.k_turned, Tile::new(buffers.p, rows, cols, KEYS), Chain::FRESH);
-        let grad_p = Tile::new(buffers.grad_s, rows, cols, KEYS);
+        multiply(simd, q, dim, buffers.k_turned, Tile::new(buffers.p, rows, padded, STRIDE), Chain::FRESH);
+        let grad_p = Tile::new(buffers.grad_s, rows, padded, STRIDE);
         multiply(simd, grad_out, dim, buffers.v_turned, grad_p, Chain::FRESH);
         for i in 0..rows {
             let from = at + i * width;
@@ -182,11 +186,11 @@ impl Task<'_> {
             };
             row.scores_gradient(
                 simd,
-                &mut buffers.p[i * KEYS..][..cols],
-                &mut buffers.grad_s[i * KEYS..][..cols],
+                &mut buffers.p[i * STRIDE..][..padded],
+                &mut buffers.grad_s[i * STRIDE..][..padded],
             );
         }
-        let by_query = |data| Strided { data, row: KEYS, col: 1 };
+        let by_query = |data| Strided { data, row: STRIDE, col: 1 };
         let q_rows = self.segment.q.start + queries.start..self.segment.q.start + queries.end;
         let k_rows = self.segment.k.start + keys.start..self.segment.k.start + keys.end;
         // SAFETY: no other task has these query rows of this head.
@@ -212,30 +216,19 @@ struct Row {
 }
 
 impl Row {
-    /// Turns scores into probabilities in `p`, and the gradient of the probabilities into that of the scores.
+    /// Turns scores into probabilities in `p`, and the gradient of the probabilities into that of the scores; both are
+    /// whole vectors and zero where nothing is seen.
     #[inline(always)]
     fn scores_gradient<S: Simd>(&self, simd: S, p: &mut [f32], grad: &mut [f32]) {
         let (scale, lse, delta) = (simd.splat(self.scale), simd.splat(-self.lse), simd.splat(self.delta));
-        let (p_seen, p_hidden) = p.split_at_mut(self.seen);
-        let (grad_seen, grad_hidden) = grad.split_at_mut(self.seen);
-        for (p, grad) in p_seen.chunks_mut(S::LANES).zip(grad_seen.chunks_mut(S::LANES)) {
-            let whole = p.len() == S::LANES;
-            let (s, g) = if whole {
-                (simd.read(p), simd.read(grad))
-            } else {
-                (simd.read_tail(p, 0.0), simd.read_tail(grad, 0.0))
-            };
-            let e = exp(simd, simd.fma(s, scale, lse));
-            let g = simd.mul(simd.mul(e, simd.sub(g, delta)), scale);
-            if whole {
-                simd.write(p, e);
-                simd.write(grad, g);
-            } else {
-                simd.write_tail(p, e);
-                simd.write_tail(grad, g);
-            }
+        let whole = self.seen.next_multiple_of(S::LANES);
+        p[self.seen..whole].fill(f32::NEG_INFINITY);
+        p[whole..].fill(0.0);
+        grad[self.seen..].fill(0.0);
+        for (p, grad) in p[..whole].chunks_exact_mut(S::LANES).zip(grad.chunks_exact_mut(S::LANES)) {
+            let e = exp(simd, simd.fma(simd.read(p), scale, lse));
+            simd.write(grad, simd.mul(simd.mul(e, simd.sub(simd.read(grad), delta)), scale));
+            simd.write(p, e);
         }
-        p_hidden.fill(0.0);
-        grad_hidden.fill(0.0);
     }
 }

@@ -11,10 +11,12 @@ use crate::memory::{Grid, Scratch, Tile};
 use crate::ops::attention::{Heads, Segment, check};
 use crate::ops::matmul::Strided;
 use crate::pack::Right;
-use crate::tile::{Chain, multiply, panels_len};
+use crate::tile::{Chain, multiply, panel_width, panels_len};
 
 /// Keys of a block.
 const KEYS: usize = 256;
+/// Distance between rows of scores: not a power of two, so that a column of them does not share cache sets.
+const STRIDE: usize = KEYS + 16;
 /// Query rows whose scores are in cache together.
 const QUERIES: usize = 24;
 /// Query rows times heads below which a segment is not cut for other threads: each cut packs the keys again.
@@ -99,7 +101,7 @@ impl Op for Task<'_> {
         let (group, keys) = (self.heads.group(), self.segment.k.len());
         let block = KEYS.min(keys);
         let (k_len, v_len) = (panels_len::<S>(block, dim), panels_len::<S>(dim, block));
-        let mut scratch = Scratch::take(k_len + v_len + QUERIES * KEYS);
+        let mut scratch = Scratch::take(k_len + v_len + QUERIES * STRIDE);
         let (k_panels, rest) = scratch.floats().split_at_mut(k_len);
         let (v_panels, scores) = rest.split_at_mut(v_len);
         let from = (self.segment.k.start * kv + self.kv_head) * dim;
@@ -144,27 +146,28 @@ impl<'a> Task<'a> {
     ) {
         let Heads { query, dim, .. } = self.heads;
         let rows = running.len();
+        // Whole panels: what they hold beyond the block is zero, and softmax hides it.
+        let padded = block.len().next_multiple_of(panel_width::<S>());
         if self.segment.visible(first + rows - 1) <= block.start {
             return;
         }
         let from = ((self.segment.q.start + first) * query + self.kv_head * self.heads.group() + head) * dim;
         let q = Strided { data: &self.q[from..], row: query * dim, col: 1 };
-        multiply(simd, q, dim, k_panels, Tile::new(scores, rows, block.len(), KEYS), Chain::FRESH);
+        multiply(simd, q, dim, k_panels, Tile::new(scores, rows, padded, STRIDE), Chain::FRESH);
 
         let mut out = self.tile(head, first..first + rows);
         let fresh = block.start == 0;
         for (i, running) in running.iter_mut().enumerate() {
             let seen = self.segment.visible(first + i).saturating_sub(block.start).min(block.len());
-            let (row, hidden) = scores[i * KEYS..][..block.len()].split_at_mut(seen);
+            let row = &mut scores[i * STRIDE..][..padded];
             let old = *running;
-            softmax(simd, row, self.heads.scale(), running);
-            hidden.fill(0.0);
+            softmax(simd, row, seen, self.heads.scale(), running);
             if !fresh && running.max > old.max {
                 let shrink = (old.max - running.max).exp();
                 out.row(i).iter_mut().for_each(|x| *x *= shrink);
             }
         }
-        let p = Strided { data: scores, row: KEYS, col: 1 };
+        let p = Strided { data: scores, row: STRIDE, col: 1 };
         multiply(simd, p, block.len(), v_panels, out, if fresh { Chain::FRESH } else { Chain::CARRY });
     }
 
@@ -190,29 +193,24 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Turns a row of scores into `e^{scale·s − max}` for the maximum so far, and brings the running sum up to date.
+/// Turns the first `seen` of a row of scores into `e^{scale·s − max}` for the maximum so far, zeroes the others, and
+/// brings the running sum up to date. The row is whole vectors.
 #[inline(always)]
-fn softmax<S: Simd>(simd: S, row: &mut [f32], scale: f32, running: &mut Running) {
-    let lanes = S::LANES;
-    let whole = row.len() / lanes * lanes;
-    let (body, tail) = row.split_at_mut(whole);
-    let mut max = simd.read_tail(tail, f32::NEG_INFINITY);
-    for x in body.chunks_exact(lanes) {
+fn softmax<S: Simd>(simd: S, row: &mut [f32], seen: usize, scale: f32, running: &mut Running) {
+    let (row, hidden) = row.split_at_mut(seen.next_multiple_of(S::LANES));
+    row[seen..].fill(f32::NEG_INFINITY);
+    hidden.fill(0.0);
+    let mut max = simd.splat(f32::NEG_INFINITY);
+    for x in row.chunks_exact(S::LANES) {
         max = simd.max(simd.read(x), max);
     }
     let max = (simd.max_lane(max) * scale).max(running.max);
-    let shift = simd.splat(-max);
-    let scale = simd.splat(scale);
+    let (scale, shift) = (simd.splat(scale), simd.splat(-max));
     let mut sum = simd.splat(0.0);
-    for x in body.chunks_exact_mut(lanes) {
+    for x in row.chunks_exact_mut(S::LANES) {
         let e = exp(simd, simd.fma(simd.read(x), scale, shift));
         sum = simd.add(sum, e);
         simd.write(x, e);
-    }
-    if !tail.is_empty() {
-        let e = exp(simd, simd.fma(simd.read_tail(tail, f32::NEG_INFINITY), scale, shift));
-        sum = simd.add(sum, e);
-        simd.write_tail(tail, e);
     }
     let shrink = if running.sum == 0.0 { 0.0 } else { (running.max - max).exp() };
     *running = Running { max, sum: running.sum * shrink + simd.sum(sum) };
