@@ -1,0 +1,282 @@
+//! Examples made into training canvases: EOS-padded responses, masks of eq. 1, next-token targets.
+//!
+//! Diffusion: of the `L` response positions of a canvas, `k = ⌈t·L⌉` are masked, `t` uniform, each with weight `L/k`.
+//! Over `k` this is exactly eq. 1 with its Bernoulli masks integrated out (`∫ 1/t · Bin(k; L, t) dt = 1/k`), at a lower
+//! variance; `t` is stratified over the batch.
+//!
+//! Invariant: a batch is a function of (seed, position in the stream), so a run resumes from one number.
+
+use demask_decode::rng::{Purpose, Rng};
+use demask_model::{Packed, Spec};
+
+use super::config::{Data, Objective};
+use super::error::{Error, Result};
+
+/// A prompt and one right response, as token ids without padding.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Example {
+    /// What the user says, with the chat template around it; not empty.
+    pub prompt: Vec<u32>,
+    /// The answer, without its end.
+    pub response: Vec<u32>,
+}
+
+/// The endless stream of examples.
+pub trait ExampleSource {
+    /// Example number `index`: the same at every call.
+    fn example(&mut self, index: u64) -> Result<Example>;
+}
+
+/// Canvases whose loss is computed together.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The canvases, masked.
+    pub packed: Packed,
+    /// Packed rows that predict, ascending.
+    pub rows: Vec<u32>,
+    /// The token each of them should predict.
+    pub targets: Vec<u32>,
+    /// Weight of each prediction; the loss of a batch is the weighted sum over all its parts.
+    pub weights: Vec<f32>,
+}
+
+/// The work of one update.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// Its canvases in parts of bounded size.
+    pub parts: Vec<Part>,
+    /// Examples used.
+    pub examples: u64,
+    /// Tokens of all canvases.
+    pub tokens: usize,
+}
+
+/// Makes batches from a stream.
+pub struct Batches<'a> {
+    spec: &'a Spec,
+    data: &'a Data,
+    seed: u64,
+    /// Tokens of one part: small enough that a layer's activations stay in cache.
+    part_tokens: usize,
+}
+
+struct Canvas {
+    tokens: Vec<u32>,
+    /// Positions to predict, ascending.
+    positions: Vec<usize>,
+    targets: Vec<u32>,
+    weight: f32,
+    /// What this canvas adds to the normaliser.
+    counted: usize,
+}
+
+impl<'a> Batches<'a> {
+    /// Batches for a backbone of this shape.
+    pub fn new(spec: &'a Spec, data: &'a Data, seed: u64, part_tokens: usize) -> Self {
+        Self { spec, data, seed, part_tokens }
+    }
+
+    /// The batch that starts at example `cursor`.
+    pub fn at(&self, source: &mut dyn ExampleSource, cursor: u64, objective: Objective) -> Result<Batch> {
+        let (mut tokens, mut examples) = (0, Vec::new());
+        while tokens < self.data.batch_tokens || examples.is_empty() {
+            let index = cursor + examples.len() as u64;
+            let example = self.checked(index, source.example(index)?)?;
+            let length = self.length(index, &example, objective);
+            tokens += example.prompt.len() + length;
+            examples.push((index, example, length));
+        }
+        let strata = self.strata(cursor, examples.len());
+        let count = examples.len() as u64;
+        let canvases = examples.into_iter().zip(strata).map(|((index, example, length), t)| match objective {
+            Objective::Autoregressive => self.next_token(example),
+            Objective::Diffusion => self.masked(index, example, length, t),
+        });
+        let canvases: Vec<Canvas> = canvases.collect();
+        let normaliser = canvases.iter().map(|canvas| canvas.counted).sum::<usize>() as f32;
+        let causal = objective == Objective::Autoregressive;
+        let shift = causal || self.spec.shift;
+        let parts = split(&canvases, self.part_tokens).map(|canvases| part(canvases, causal, shift, normaliser));
+        Ok(Batch { parts: parts.collect(), examples: count, tokens })
+    }
+
+    fn checked(&self, index: u64, example: Example) -> Result<Example> {
+        let problem = |problem: String| Err(Error::Example { index, problem });
+        if example.prompt.is_empty() {
+            return problem("has an empty prompt".into());
+        }
+        if let Some(token) = example.prompt.iter().chain(&example.response).find(|&&t| t as usize >= self.spec.vocab) {
+            return problem(format!("has token {token} outside the vocabulary of {}", self.spec.vocab));
+        }
+        let longest = self.data.lengths.last().copied().unwrap_or(0);
+        if example.response.len() >= longest {
+            let length = example.response.len();
+            return problem(format!("has a response of {length} tokens; raise data.lengths above {length}"));
+        }
+        if example.prompt.len() + longest > self.spec.max_positions {
+            let (prompt, most) = (example.prompt.len(), self.spec.max_positions);
+            return problem(format!("has a prompt of {prompt} tokens; with {longest} more it leaves the context of {most}"));
+        }
+        Ok(example)
+    }
+
+    /// Length of the response part of a canvas, with at least one EOS.
+    fn length(&self, index: u64, example: &Example, objective: Objective) -> usize {
+        let least = example.response.len() + 1;
+        if objective == Objective::Autoregressive {
+            return least;
+        }
+        let fitting: Vec<usize> = self.data.lengths.iter().copied().filter(|&length| length >= least).collect();
+        let rng = self.rng(index);
+        let enough = |&(step, _): &(usize, &usize)| rng.uniform(Purpose::Position, step as u64, 0) < self.data.tight;
+        let chosen = fitting.iter().enumerate().find(enough).map(|(_, &length)| length);
+        chosen.or(fitting.last().copied()).unwrap_or(least)
+    }
+
+    /// One `t` in (0, 1] per canvas: one in each of `count` equal intervals, in random order.
+    fn strata(&self, cursor: u64, count: usize) -> Vec<f64> {
+        let rng = self.rng(cursor);
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by_key(|&i| (rng.bits(Purpose::Remask, 0, i as u64), i));
+        let offset = rng.uniform(Purpose::Remask, 1, 0);
+        order.into_iter().map(|stratum| (stratum as f64 + offset) / count as f64).collect()
+    }
+
+    fn masked(&self, index: u64, example: Example, length: usize, t: f64) -> Canvas {
+        let (start, rng) = (example.prompt.len(), self.rng(index));
+        let mut tokens = example.prompt;
+        tokens.extend(example.response);
+        tokens.resize(start + length, self.eos());
+        let masked = ((t * length as f64).ceil() as usize).clamp(1, length);
+        let mut positions: Vec<usize> = (start..start + length).collect();
+        positions.sort_by_key(|&p| (rng.bits(Purpose::Mask, 0, p as u64), p));
+        positions.truncate(masked);
+        positions.sort_unstable();
+        let targets = positions.iter().map(|&p| std::mem::replace(&mut tokens[p], self.spec.ids.mask)).collect();
+        Canvas { tokens, positions, targets, weight: length as f32 / masked as f32, counted: length }
+    }
+
+    fn next_token(&self, example: Example) -> Canvas {
+        let start = example.prompt.len();
+        let mut tokens = example.prompt;
+        let targets: Vec<u32> = example.response.iter().copied().chain([self.eos()]).collect();
+        tokens.extend(example.response);
+        let positions: Vec<usize> = (start..start + targets.len()).collect();
+        Canvas { tokens, counted: targets.len(), positions, targets, weight: 1.0 }
+    }
+
+    fn eos(&self) -> u32 {
+        self.spec.ids.eos.first().copied().unwrap_or(self.spec.ids.mask)
+    }
+
+    fn rng(&self, index: u64) -> Rng {
+        Rng::new(self.seed, index)
+    }
+}
+
+/// Groups canvases in order so that a part has at most `tokens` tokens, or one canvas.
+fn split(canvases: &[Canvas], tokens: usize) -> impl Iterator<Item = &[Canvas]> {
+    let mut rest = canvases;
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = rest.iter().take_while(|canvas| {
+            sum += canvas.tokens.len();
+            sum <= tokens
+        });
+        let count = fits.count().max(1).min(rest.len());
+        let (part, left) = rest.split_at(count);
+        rest = left;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32) -> Part {
+    let packed = Packed::new(canvases.iter().map(|canvas| canvas.tokens.as_slice()), causal);
+    let (mut rows, mut targets, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+    let mut start = 0;
+    for canvas in canvases {
+        rows.extend(canvas.positions.iter().map(|&p| (start + p - usize::from(shift)) as u32));
+        targets.extend_from_slice(&canvas.targets);
+        weights.extend(std::iter::repeat_n(canvas.weight / normaliser, canvas.positions.len()));
+        start += canvas.tokens.len();
+    }
+    Part { packed, rows, targets, weights }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pretrain::config::{Config, tests::SMALL};
+    use crate::pretrain::tests::{Sums, spec};
+
+    fn batch(objective: Objective, cursor: u64) -> Batch {
+        let config = Config::parse(SMALL).unwrap();
+        Batches::new(&spec(), &config.data, 5, 64).at(&mut Sums, cursor, objective).unwrap()
+    }
+
+    #[test]
+    fn diffusion_masks_responses_and_weighs_them_to_one() {
+        let spec = spec();
+        let (mut weight, mut masked) = (0.0, 0);
+        for cursor in 0..200 {
+            let batch = batch(Objective::Diffusion, cursor * 100);
+            assert!(batch.tokens >= 160 && batch.parts.iter().all(|part| part.packed.tokens.len() <= 64));
+            for part in &batch.parts {
+                for ((&row, &target), &w) in part.rows.iter().zip(&part.targets).zip(&part.weights) {
+                    // The row before a masked position predicts it, and never a mask.
+                    assert_eq!(part.packed.tokens[row as usize + 1], spec.ids.mask);
+                    assert!(target != spec.ids.mask && w > 0.0);
+                    weight += f64::from(w);
+                }
+                masked += part.rows.len();
+                let hidden = part.packed.tokens.iter().filter(|&&t| t == spec.ids.mask).count();
+                assert_eq!(hidden, part.rows.len());
+            }
+        }
+        // Every canvas contributes its response length, whatever its t: the weights of a batch sum to one.
+        assert!((weight / 200.0 - 1.0).abs() < 1e-4, "{weight}");
+        assert!(masked > 0);
+    }
+
+    #[test]
+    fn strata_cover_the_interval() {
+        let (spec, config) = (spec(), Config::parse(SMALL).unwrap());
+        let mut t = Batches::new(&spec, &config.data, 5, 64).strata(9, 50);
+        t.sort_by(f64::total_cmp);
+        assert!(t.iter().enumerate().all(|(i, &t)| (t * 50.0).floor() == i as f64 && t > 0.0 && t < 1.0));
+    }
+
+    #[test]
+    fn next_token_targets_end_with_eos_and_are_causal() {
+        let batch = batch(Objective::Autoregressive, 0);
+        let part = &batch.parts[0];
+        assert!(part.packed.segments.iter().all(|segment| segment.causal_offset == Some(0)));
+        let segment = &part.packed.segments[0];
+        let own: Vec<usize> = (0..part.rows.len()).filter(|&i| segment.q.contains(&(part.rows[i] as usize))).collect();
+        let (last, rest) = own.split_last().unwrap();
+        assert_eq!(part.targets[*last], spec().ids.eos[0]);
+        for &i in rest {
+            assert_eq!(part.packed.tokens[part.rows[i] as usize + 1], part.targets[i]);
+        }
+    }
+
+    #[test]
+    fn a_batch_depends_on_its_place_alone() {
+        let (a, b) = (batch(Objective::Diffusion, 7), batch(Objective::Diffusion, 7));
+        assert_eq!(a.parts[0].packed.tokens, b.parts[0].packed.tokens);
+        assert_ne!(a.parts[0].packed.tokens, batch(Objective::Diffusion, 8).parts[0].packed.tokens);
+    }
+
+    #[test]
+    fn examples_that_do_not_fit_are_named() {
+        struct Long;
+        impl ExampleSource for Long {
+            fn example(&mut self, _: u64) -> Result<Example> {
+                Ok(Example { prompt: vec![4], response: vec![5; 40] })
+            }
+        }
+        let (spec, config) = (spec(), Config::parse(SMALL).unwrap());
+        let error = Batches::new(&spec, &config.data, 5, 64).at(&mut Long, 3, Objective::Diffusion).unwrap_err();
+        assert!(error.to_string().contains("example 3") && error.to_string().contains("40"), "{error}");
+    }
+}

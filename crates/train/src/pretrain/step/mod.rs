@@ -1,0 +1,83 @@
+//! Loss and gradient of one part of a batch.
+//!
+//! Two implementations of one trait: [`Autograd`] differentiates the Transformer itself, on any device, and is the
+//! specification; [`Fused`] is the same mathematics written out over the CPU kernels, with buffers that are kept from
+//! step to step. A test holds them together.
+
+mod autograd;
+mod fused;
+mod rows;
+
+use candle_core::Device;
+use demask_model::Spec;
+
+pub use autograd::Autograd;
+pub use fused::Fused;
+
+use super::batch::Part;
+use super::error::Result;
+use super::layout::Layout;
+use super::loss::Loss;
+
+/// Something that differentiates the loss.
+pub trait Gradient {
+    /// Adds the gradient of the loss of `part` at `parameters` to `gradient`, both in the layout's order.
+    fn add(&mut self, parameters: &[f32], part: &Part, gradient: &mut [f32]) -> Result<Loss>;
+
+    /// Tokens of a part that it works best with.
+    fn part_tokens(&self) -> usize;
+}
+
+/// The faster implementation for a device.
+pub fn gradient(spec: &Spec, layout: &Layout, device: &Device) -> Result<Box<dyn Gradient>> {
+    Ok(match device {
+        Device::Cpu => Box::new(Fused::new(spec, layout)),
+        _ => Box::new(Autograd::new(spec, layout, device)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pretrain::batch::Batches;
+    use crate::pretrain::config::{Config, Objective, tests::SMALL};
+    use crate::pretrain::tests::{Sums, spec};
+
+    /// Largest difference, relative to the largest entry of each tensor.
+    fn difference(layout: &Layout, a: &[f32], b: &[f32]) -> (f32, String) {
+        let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0.0_f32, f32::max);
+        let of = |slot: &crate::pretrain::layout::Slot| {
+            let (a, b) = (&a[slot.range.clone()], &b[slot.range.clone()]);
+            let scale = largest(&mut a.iter().map(|v| v.abs())).max(1e-6);
+            (largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs())) / scale, slot.name.clone())
+        };
+        layout.slots().iter().map(of).max_by(|x, y| x.0.total_cmp(&y.0)).unwrap()
+    }
+
+    #[test]
+    fn the_fused_gradient_is_the_autograd_gradient() {
+        let config = Config::parse(SMALL).unwrap();
+        for tied in [false, true] {
+            let spec = Spec { tied, ..spec() };
+            let layout = Layout::new(&spec).unwrap();
+            // Biases start at zero; moved, they show mistakes.
+            let parameters: Vec<f32> = layout.initial(3).iter().enumerate().map(|(i, p)| p + (i % 5) as f32 * 0.02).collect();
+            let mut autograd = Autograd::new(&spec, &layout, &Device::Cpu).unwrap();
+            let mut fused = Fused::new(&spec, &layout);
+            for objective in [Objective::Autoregressive, Objective::Diffusion] {
+                let batch = Batches::new(&spec, &config.data, 5, 90).at(&mut Sums, 11, objective).unwrap();
+                assert!(batch.parts.len() > 1);
+                let (mut a, mut b) = (vec![0.0; layout.len()], vec![0.0; layout.len()]);
+                for part in &batch.parts {
+                    let x = autograd.add(&parameters, part, &mut a).unwrap();
+                    let y = fused.add(&parameters, part, &mut b).unwrap();
+                    assert!((x.value - y.value).abs() < 1e-5 * x.value.abs(), "{x:?} {y:?}");
+                    assert_eq!((x.right, x.count), (y.right, y.count));
+                }
+                let (worst, name) = difference(&layout, &a, &b);
+                assert!(worst < 2e-4, "{objective:?} {name}: {worst}");
+                assert!(layout.slots().iter().all(|slot| a[slot.range.clone()].iter().any(|&g| g != 0.0)));
+            }
+        }
+    }
+}

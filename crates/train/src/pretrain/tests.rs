@@ -1,0 +1,113 @@
+//! A toy language, and the promise that a run is a function of its config.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use candle_core::Device;
+use demask_model::{SpecialIds, Spec, Transformer};
+
+use super::*;
+
+/// `a + b = c` with one token per number: prompt `[10+a, 10+b]`, response `[10+a+b, 10+a]`.
+pub(crate) struct Sums;
+
+impl ExampleSource for Sums {
+    fn example(&mut self, index: u64) -> Result<Example> {
+        let (a, b) = ((index * 7 % 10) as u32, (index * 3 % 9) as u32);
+        let mut response = vec![10 + a + b, 10 + a];
+        response.resize(2 + (index % 4) as usize, 4);
+        Ok(Example { prompt: vec![5, 10 + a, 10 + b], response })
+    }
+}
+
+/// A backbone for the toy language.
+pub(crate) fn spec() -> Spec {
+    Spec {
+        architecture: "dream",
+        vocab: 32,
+        hidden: 16,
+        layers: 2,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 8,
+        ffn: 24,
+        eps: 1e-6,
+        rope_theta: 10_000.0,
+        max_positions: 512,
+        tied: false,
+        qkv_bias: true,
+        shift: true,
+        ids: SpecialIds { mask: 1, eos: vec![2], pad: Some(0), bos: Some(3) },
+    }
+}
+
+/// Stops at a step, as a user's Ctrl-C would.
+struct StopAt(u64, Vec<f64>);
+
+impl Watcher for StopAt {
+    fn on_step(&mut self, progress: &Progress) -> ControlFlow<()> {
+        self.1.push(progress.loss);
+        if progress.step == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn validate(&mut self, _: u64, _: &Transformer) -> std::result::Result<Vec<Score>, String> {
+        Ok(vec![Score { name: "toy".into(), value: 0.5 }])
+    }
+}
+
+fn train(folder: &Path, config: &Config, stop: u64) -> (Vec<f32>, Vec<f64>) {
+    let spec = spec();
+    let run = Run { config, spec: &spec, folder, tokenizer: None, start: None, device: Device::Cpu };
+    let mut watcher = StopAt(stop, Vec::new());
+    let outcome = run.train(&mut Sums, &mut watcher).unwrap();
+    (outcome.parameters, watcher.1)
+}
+
+fn config() -> Config {
+    let text = config::tests::SMALL.replace("batch_tokens = 160", "batch_tokens = 160\ntight = 0.6");
+    let steps = text.replace("steps = 40", "steps = 180");
+    Config::parse(&format!("{steps}\n[report]\nlog_steps = 1\nsave_seconds = 0\nvalidate_steps = 50\n[optimizer]\nema = 0.99")).unwrap()
+}
+
+#[test]
+fn two_runs_of_200_steps_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config();
+    let (a, losses) = train(&folder.path().join("a"), &config, u64::MAX);
+    let (b, _) = train(&folder.path().join("b"), &config, u64::MAX);
+    assert_eq!(losses.len(), 200);
+    assert!(a.iter().zip(&b).all(|(a, b)| a.to_bits() == b.to_bits()));
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean(&losses[..5]) > 2.5 && mean(&losses[180..]) < 1.4, "{} {}", mean(&losses[..5]), mean(&losses[180..]));
+}
+
+#[test]
+fn a_stopped_run_continues_as_if_never_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config();
+    let (whole, _) = train(&folder.path().join("a"), &config, u64::MAX);
+    let parts = folder.path().join("b");
+    train(&parts, &config, 13);
+    train(&parts, &config, 77);
+    let (resumed, losses) = train(&parts, &config, u64::MAX);
+    assert_eq!(losses.len(), 200 - 77);
+    assert!(whole.iter().zip(&resumed).all(|(a, b)| a.to_bits() == b.to_bits()));
+    let (read, same) = (Curve::read(&parts, 200), Curve::read(&folder.path().join("a"), 200));
+    let losses = |curve: &Curve| curve.points.iter().map(|p| (p.step, p.loss)).collect::<Vec<_>>();
+    assert_eq!(losses(&read), losses(&same));
+    assert_eq!(read.scores.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [50, 100, 150, 200]);
+    // A finished run does nothing more.
+    assert!(train(&parts, &config, u64::MAX).1.is_empty());
+    assert_eq!(Spec::from_folder(&parts.join("export")).unwrap(), spec());
+}
+
+#[test]
+fn the_number_of_threads_does_not_matter() {
+    let config = config();
+    let with = |threads: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| train(folder.path(), &config, 40).0)
+    };
+    assert_eq!(with(1), with(3));
+}

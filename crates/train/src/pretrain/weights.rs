@@ -1,0 +1,60 @@
+//! The flat vector of parameters made into a Transformer: plain tensors to decode with, variables to differentiate.
+
+use candle_core::{Device, Tensor, Var};
+use demask_model::layer::{Embedding, Linear};
+use demask_model::{Error, Parameters, Result, Spec, Transformer};
+
+use super::layout::Layout;
+
+/// A Transformer with a copy of these parameters, for decoding.
+pub fn transformer(spec: &Spec, layout: &Layout, parameters: &[f32], device: &Device) -> Result<Transformer> {
+    let slots = layout.slots().iter();
+    let tensors = slots.map(|slot| Tensor::from_slice(&parameters[slot.range.clone()], slot.shape.as_slice(), device));
+    let tensors = tensors.collect::<candle_core::Result<_>>()?;
+    Transformer::new(spec.clone(), device.clone(), fingerprint(parameters), &mut Tensors { layout, tensors })
+}
+
+/// A Transformer whose parameters are variables, and those variables in the layout's order.
+pub(super) fn variables(spec: &Spec, layout: &Layout, device: &Device) -> Result<(Transformer, Vec<Var>)> {
+    let slots = layout.slots().iter();
+    let vars = slots.map(|slot| Var::zeros(slot.shape.as_slice(), candle_core::DType::F32, device));
+    let vars: Vec<Var> = vars.collect::<candle_core::Result<_>>()?;
+    let tensors = vars.iter().map(|var| var.as_tensor().clone()).collect();
+    let model = Transformer::new(spec.clone(), device.clone(), String::new(), &mut Tensors { layout, tensors })?;
+    Ok((model, vars))
+}
+
+/// Identifies weights in training by a hash of their bits.
+fn fingerprint(parameters: &[f32]) -> String {
+    let hash = |hash: u64, value: &f32| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", parameters.iter().fold(0xcbf2_9ce4_8422_2325, hash))
+}
+
+struct Tensors<'a> {
+    layout: &'a Layout,
+    tensors: Vec<Tensor>,
+}
+
+impl Tensors<'_> {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        let index = self.layout.slots().iter().position(|slot| slot.name == name && slot.shape == shape);
+        let index = index.ok_or_else(|| Error::Query(format!("no parameter {name} of shape {shape:?} is trained")))?;
+        Ok(self.tensors[index].clone())
+    }
+}
+
+impl Parameters for Tensors<'_> {
+    fn embedding(&mut self, name: &str, shape: [usize; 2]) -> Result<Embedding> {
+        Ok(Embedding::Dense(self.tensor(&format!("{name}.weight"), &shape)?))
+    }
+
+    fn linear(&mut self, name: &str, shape: [usize; 2], bias: bool) -> Result<Linear> {
+        let weight = self.tensor(&format!("{name}.weight"), &shape)?;
+        let bias = bias.then(|| self.tensor(&format!("{name}.bias"), &shape[..1])).transpose()?;
+        Ok(Linear::Dense { weight, bias })
+    }
+
+    fn vector(&mut self, name: &str, len: usize) -> Result<Tensor> {
+        self.tensor(&format!("{name}.weight"), &[len])
+    }
+}
