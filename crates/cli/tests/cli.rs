@@ -1,0 +1,162 @@
+//! The command as a user runs it: the real binary, real files, exit codes and sentences.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::{Folder, PROMPT, demask, fixture};
+
+#[test]
+fn generate_prints_the_answer() {
+    let run = demask(&["generate", "--model", &fixture(), "-n", "40", PROMPT]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert_eq!(run.out.trim(), "7 + 19 = 28 . so eva has 28 shells .");
+}
+
+#[test]
+fn generate_reads_standard_input_and_files() {
+    let piped = support::demask_with(&["generate", "--model", &fixture(), "-n", "40"], PROMPT);
+    let folder = Folder::new();
+    let file = folder.write("prompt.txt", PROMPT.as_bytes());
+    let read = demask(&["generate", "--model", &fixture(), "-n", "40", "--prompt-file", &file]);
+    assert_eq!((piped.code, read.code), (0, 0));
+    assert_eq!(piped.out, read.out);
+}
+
+#[test]
+fn json_has_everything_a_script_needs() {
+    let predictor = format!("{}/predictor_row_i_minus_1.safetensors", fixture());
+    let run = demask(&["generate", "--model", &fixture(), "-n", "40", "--predictor", &predictor, "--json", PROMPT]);
+    let object: Value = serde_json::from_str(&run.out).expect("one JSON object");
+    assert_eq!(object["strategy"], "demask");
+    assert_eq!(object["canvas"].as_array().unwrap().len(), 40);
+    assert_eq!(object["token_ids"].as_array().unwrap().len(), 12);
+    assert!(object["steps"].as_u64().unwrap() < 40 && object["seconds"].as_f64().unwrap() > 0.0);
+    assert!(!object["text"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn a_trace_explains_every_token() {
+    let folder = Folder::new();
+    let trace = folder.path("trace.jsonl");
+    let run = demask(&["generate", "--model", &fixture(), "-n", "40", "-s", "entropy:k=3", "--trace", &trace, PROMPT]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let lines: Vec<Value> =
+        fs::read_to_string(&trace).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines[0]["demask_trace"], 1);
+    let (mut committed, mut filled) = (0, 0);
+    for (step, record) in lines[1..].iter().enumerate() {
+        assert_eq!(record["step"], step);
+        committed += record["commits"].as_array().unwrap().len();
+        filled += record["filled"].as_array().map_or(0, Vec::len);
+    }
+    assert!(committed + filled >= 40, "{committed} committed, {filled} filled");
+    assert_eq!(fs::read_dir(folder.0.path()).unwrap().count(), 1, "no partial file is left");
+}
+
+#[test]
+fn one_seed_one_answer() {
+    let ask = |seed: &str| {
+        demask(&["generate", "--model", &fixture(), "-n", "40", "--temperature", "1.5", "--seed", seed, PROMPT]).out
+    };
+    assert_eq!(ask("3"), ask("3"));
+    assert!((0..5).any(|s| ask(&s.to_string()) != ask("3")), "another seed gives another answer");
+}
+
+#[test]
+fn infill_changes_only_the_gap() {
+    let text = PROMPT.replace("finds 19 more", "finds [MASK:2] more");
+    let run = demask(&["infill", "--model", &fixture(), &text]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.starts_with("eva has 7 shells . eva finds "), "{}", run.out);
+    assert!(run.out.contains("how many shells does eva have now ?"), "{}", run.out);
+}
+
+#[test]
+fn chat_answers_each_line_and_takes_commands() {
+    let input = format!("{PROMPT}\n/strategy token-order\n/retry\n/strategy nothing\n/history\n/exit\n");
+    let run = support::demask_with(&["chat", "--model", &fixture(), "-n", "40"], &input);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert_eq!(run.out.lines().count(), 2, "{}", run.out);
+    assert!(run.err.contains("there is no strategy") && run.err.contains("assistant:"), "{}", run.err);
+}
+
+#[test]
+fn strategies_and_completions_list_what_there_is() {
+    let plain = demask(&["strategies"]);
+    for name in ["demask", "entropy", "klass", "token-order", "tau", "0.04"] {
+        assert!(plain.out.contains(name), "{name}");
+    }
+    assert!(demask(&["strategies", "klass", "--markdown"]).out.contains("| `conf` | `0.9` |"));
+    assert!(demask(&["completions", "bash"]).out.contains("_demask"));
+}
+
+/// The sentence names what, where and (where there is one) the value; the code tells usage from failure.
+#[test]
+fn mistakes_in_the_call_are_usage_errors() {
+    let model = fixture();
+    let cases: &[(&[&str], &str)] = &[
+        (&["generate", "-m", &model, "-s", "entropi", PROMPT], "did you mean entropy"),
+        (&["generate", "-m", &model, "-s", "entropy:q=1", PROMPT], "no parameter \"q\""),
+        (&["generate", "-m", &model, "-s", "klass:conf=2", PROMPT], "between 0 and 1"),
+        (&["generate", "-m", &model, "-s", "demask", PROMPT], "dependency predictor"),
+        (&["generate", "-m", &model, "--temperature=-1", PROMPT], "must be 0 or more"),
+        (&["generate", "-m", &model, "--top-p", "0", PROMPT], "top-p"),
+        (&["generate", "-m", &model, "--eos", "never", PROMPT], "fill-after"),
+        (&["generate", "-m", &model, "-n", "600", PROMPT], "context of 512"),
+        (&["generate", "-m", &model, "  "], "prompt is empty"),
+        (&["infill", "-m", &model, "no gap here"], "[MASK]"),
+        (&["generate", "-m", &model, "--wrong", PROMPT], "--wrong"),
+        (&["strategies", "foo"], "there is no strategy"),
+    ];
+    for (args, sentence) in cases {
+        let run = demask(args);
+        assert_eq!(run.code, 2, "{args:?}: {}", run.err);
+        assert!(run.err.contains(sentence), "{args:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn damaged_checkpoints_are_failures_with_a_sentence() {
+    for (what, damage, sentence) in support::damages() {
+        let folder = Folder::copy_of(&fixture());
+        damage(&folder);
+        let run = demask(&["generate", "--model", &folder.root(), "-n", "8", PROMPT]);
+        assert_eq!(run.code, 1, "{what}: {}", run.err);
+        assert!(run.err.contains(sentence), "{what}: {}", run.err);
+        assert_eq!(run.err.trim().lines().count(), 1, "{what}: {}", run.err);
+        assert!(!run.err.contains("panicked"), "{what}: {}", run.err);
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_a_failure() {
+    let run = demask(&["generate", "-m", &fixture(), "-n", "8", "--trace", "/nonexistent/trace.jsonl", PROMPT]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("cannot write /nonexistent/trace.jsonl"), "{}", run.err);
+}
+
+/// A checkpoint big enough that weights, activations and logits all matter.
+#[cfg(target_os = "linux")]
+#[test]
+fn inspect_predicts_the_peak_memory() {
+    let folder = Folder::new();
+    let config = folder.write(
+        "shape.json",
+        br#"{"model_type":"Dream","vocab_size":32000,"hidden_size":1024,"intermediate_size":4096,
+            "num_hidden_layers":6,"num_attention_heads":16,"num_key_value_heads":4,"max_position_embeddings":2048,
+            "mask_token_id":1,"eos_token_id":2,"pad_token_id":0,"torch_dtype":"bfloat16"}"#,
+    );
+    let model = folder.path("model");
+    let made = demask(&["synthesize", &model, "--config", &config, "--shard", "128", "--tokenizer", &fixture()]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    assert!(fs::metadata(format!("{model}/model.safetensors.index.json")).is_ok(), "sharded");
+    let inspected: Value = serde_json::from_str(&demask(&["inspect", &model, "--length", "421", "--json"]).out).unwrap();
+    let predicted = inspected["memory_bytes"].as_f64().unwrap();
+    let args = ["generate", "-m", &model, "-n", "400", "-s", "token-order:k=200", "--eos", "none", "--threads", "2", PROMPT];
+    let (run, peak) = support::demask_peak(&args);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let ratio = predicted / peak as f64;
+    assert!((0.9..1.1).contains(&ratio), "predicted {predicted}, measured {peak}: {ratio:.3}");
+}

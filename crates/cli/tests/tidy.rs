@@ -1,0 +1,105 @@
+//! The house rules a program can check: module docs, file sizes, direction of the crates, a map
+//! that matches the tree, no path of anybody's machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CRATES: &[(&str, &[&str])] = &[
+    ("kernels", &[]),
+    ("model", &["kernels"]),
+    ("decode", &["kernels", "model"]),
+    ("train", &["kernels", "model", "decode"]),
+    ("eval", &["kernels", "model", "decode"]),
+    ("serve", &["kernels", "model", "decode"]),
+    ("cli", &["kernels", "model", "decode", "train", "eval", "serve"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+        if entry.is_dir() {
+            sources(&entry, found);
+        } else if entry.extension().is_some_and(|e| e == "rs") {
+            found.push(entry);
+        }
+    }
+}
+
+fn all_sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    sources(&root().join("crates"), &mut found);
+    assert!(found.len() > 50);
+    found.into_iter().map(|p| (p.clone(), fs::read_to_string(p).unwrap())).collect()
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    for (path, text) in all_sources() {
+        assert!(text.starts_with("//!"), "{} does not open with //!", path.display());
+    }
+}
+
+#[test]
+fn no_file_is_over_800_lines() {
+    for (path, text) in all_sources() {
+        assert!(text.lines().count() <= 800, "{} has {} lines", path.display(), text.lines().count());
+    }
+}
+
+#[test]
+fn crates_point_one_way() {
+    for (name, allowed) in CRATES {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let normal = manifest.split("[dev-dependencies]").next().unwrap();
+        for (other, _) in CRATES {
+            let uses = normal.contains(&format!("demask-{other}.workspace")) && other != name;
+            assert!(!uses || allowed.contains(other), "{name} must not import {other}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_stays_in_its_rooms() {
+    for (path, text) in all_sources() {
+        let room = path.display().to_string();
+        let allowed = room.contains("crates/kernels/") || room.ends_with("checkpoint/map.rs") || room.contains("/tests/");
+        let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
+        assert!(allowed || !code.clone().any(|l| l.contains("unsafe {")), "{room} has unsafe code");
+    }
+}
+
+/// Every folder and file the map of ARCHITECTURE.md names exists, and every crate's module is named.
+#[test]
+fn the_map_matches_the_tree() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = text.split("```map").nth(1).expect("a map block").split("```").next().unwrap();
+    for (name, _) in CRATES {
+        let source = root().join("crates").join(name).join("src");
+        for entry in fs::read_dir(&source).unwrap().map(|e| e.unwrap().path()) {
+            let stem = entry.file_stem().unwrap().to_str().unwrap();
+            if !["lib", "main"].contains(&stem) {
+                assert!(map.contains(stem), "ARCHITECTURE.md's map does not name {name}/src/{stem}");
+            }
+        }
+    }
+    for path in map.split_whitespace().filter(|w| w.starts_with("crates/") || w.starts_with("tests/")) {
+        assert!(root().join(path).exists(), "ARCHITECTURE.md names {path}, which is not there");
+    }
+}
+
+#[test]
+fn no_machine_paths() {
+    let mut texts = all_sources();
+    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci/run", "Cargo.toml"] {
+        texts.push((root().join(name), fs::read_to_string(root().join(name)).unwrap()));
+    }
+    let forbidden = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+    for (path, text) in texts {
+        for bad in forbidden {
+            assert!(!text.contains(bad), "{} names {bad}", path.display());
+        }
+    }
+}
