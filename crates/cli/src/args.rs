@@ -106,6 +106,9 @@ pub struct DecodeArgs {
     /// Decode left to right in blocks of this many tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_length: Option<u32>,
+    /// Classifier-free guidance; each step then costs two passes
+    #[arg(long, default_value_t = 0.0, value_name = "SCALE")]
+    pub cfg: f32,
     /// Subtract this from the logits of end-of-sequence tokens
     #[arg(long, default_value_t = 0.0, value_name = "X")]
     pub eos_penalty: f32,

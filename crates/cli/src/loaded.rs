@@ -9,7 +9,7 @@ use demask_decode::strategy::Context;
 use demask_decode::{Canvas, Options, Sampling, StrategySpec, Suppression};
 use demask_model::checkpoint::source::{self, Progress};
 use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
-use demask_model::{Backbone, Transformer};
+use demask_model::{Backbone, SpecialIds, Transformer};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
@@ -18,6 +18,8 @@ use crate::args::{DecodeArgs, ModelArgs, hub_options};
 /// File of the predictor inside a checkpoint folder.
 pub const PREDICTOR: &str = "predictor.safetensors";
 const DEFAULT_LENGTH: usize = 128;
+/// What chat templates of this field put after a turn; it ends a response as EOS does.
+const END_OF_TURN: &[&str] = &["<|im_end|>", "<|eot_id|>"];
 
 /// Everything a command needs of a model.
 pub struct Loaded {
@@ -29,6 +31,8 @@ pub struct Loaded {
     pub tokenizer: Tokenizer,
     /// Its chat template, if it has one.
     pub chat: Option<ChatTemplate>,
+    /// Special ids, with the chat template's end of turn among those that end a response.
+    pub ids: SpecialIds,
     /// What strategies may use.
     pub context: Context,
     /// Its generation_config.json.
@@ -54,7 +58,12 @@ impl Loaded {
         let chat = ChatTemplate::open(&folder)?;
         let predictor = predictor(args, &folder, &backbone)?;
         let defaults = Defaults::read(&folder)?;
-        Ok(Self { folder, backbone, tokenizer, chat, context: Context { predictor }, defaults })
+        let mut ids = backbone.spec().ids.clone();
+        if chat.is_some() {
+            let turns = END_OF_TURN.iter().filter_map(|token| tokenizer.id(token));
+            ids.eos.extend(turns.filter(|id| !backbone.spec().ids.eos.contains(id)).collect::<Vec<_>>());
+        }
+        Ok(Self { folder, backbone, tokenizer, chat, ids, context: Context { predictor }, defaults })
     }
 
     /// The strategy to use when none is named: the paper's where its predictor is at hand.
@@ -94,12 +103,12 @@ impl Loaded {
         if prompt.is_empty() && spec.shift {
             usage!("the prompt is empty; this model predicts each token from the one before it and needs at least one");
         }
-        Ok(Canvas::generate(prompt, length, &spec.ids)?)
+        Ok(Canvas::generate(prompt, length, &self.ids)?)
     }
 
     /// Decoding options from the flags.
     pub fn options(&self, args: &DecodeArgs, prompt_length: usize) -> Result<Options> {
-        let ids = &self.backbone.spec().ids;
+        let ids = &self.ids;
         let mut suppressed = self.tokenizer.holes();
         suppressed.push(ids.mask);
         Ok(Options {
@@ -108,6 +117,7 @@ impl Loaded {
             block_length: args.block_length.map(|n| n as usize),
             seed: args.seed,
             stream: 0,
+            guidance: args.cfg,
             suppression: Suppression {
                 ids: suppressed,
                 eos_penalty: args.eos_penalty,

@@ -58,6 +58,7 @@ impl<'a> Decoder<'a> {
 
     fn step_group(&self, jobs: &mut [&mut Job]) -> Result<()> {
         let places: Vec<_> = jobs.iter_mut().map(|j| j.enter()).collect();
+        let unconditional: Vec<Option<Vec<u32>>> = jobs.iter().map(|j| j.unconditional()).collect();
         let start = Instant::now();
         let mut batch: Vec<Query<'_>> = jobs
             .iter()
@@ -73,10 +74,16 @@ impl<'a> Decoder<'a> {
                 }
             })
             .collect();
+        for (tokens, (_, masked)) in unconditional.iter().zip(&places) {
+            batch.extend(tokens.iter().map(|tokens| Query { tokens, predict: masked, ..Query::default() }));
+        }
         let passes = self.backbone.forward(&mut batch)?;
+        let (passes, guides) = passes.split_at(jobs.len());
+        let mut guides = guides.iter();
         let share = start.elapsed().as_secs_f64() / jobs.len() as f64;
-        for ((job, (block, masked)), pass) in jobs.iter_mut().zip(places).zip(&passes) {
-            self.advance(job, block, &masked, pass, share)?;
+        for (((job, (block, masked)), pass), guided) in jobs.iter_mut().zip(places).zip(passes).zip(&unconditional) {
+            let guide = guided.as_ref().and_then(|_| guides.next());
+            self.advance(job, block, &masked, pass, guide, share)?;
         }
         Ok(())
     }
@@ -88,6 +95,7 @@ impl<'a> Decoder<'a> {
         block: std::ops::Range<usize>,
         masked: &[usize],
         pass: &Pass,
+        guide: Option<&Pass>,
         forward: f64,
     ) -> Result<()> {
         let start = Instant::now();
@@ -98,6 +106,7 @@ impl<'a> Decoder<'a> {
             suppression: &job.options.suppression,
             rng: job.rng,
             step,
+            guide: guide.map(|pass| (&pass.predicting, job.options.guidance)),
         };
         let strategy = &mut job.strategy;
         let marginals =
@@ -116,7 +125,7 @@ impl<'a> Decoder<'a> {
             probe: &probe,
         })?;
         let seconds = Seconds { forward, marginals: read, select: start.elapsed().as_secs_f64() - read };
-        let forwards = 1 + probe.asked();
+        let forwards = 1 + usize::from(guide.is_some()) + probe.asked();
         job.commit(Decided { block, masked, marginals: &marginals, selection, pass, forwards, seconds })
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use demask_model::Pass;
 
-use crate::canvas::{Canvas, EosPolicy, Pick};
+use crate::canvas::{Canvas, Cell, EosPolicy, Pick};
 use crate::error::{Error, Result};
 use crate::marginals::{Marginal, Suppression};
 use crate::observer::Observer;
@@ -28,6 +28,9 @@ pub struct Options {
     pub stream: u64,
     /// Tokens that must not appear.
     pub suppression: Suppression,
+    /// Classifier-free guidance: `z = z_un + (1 + guidance)·(z − z_un)`, where the unconditional pass
+    /// sees masks in place of everything given. 0 is off; otherwise a step costs two passes.
+    pub guidance: f32,
 }
 
 /// What a decoding cost.
@@ -67,6 +70,13 @@ impl Job {
         observer: Box<dyn Observer>,
     ) -> Result<Self> {
         options.sampling.check()?;
+        if !options.guidance.is_finite() || options.guidance < 0.0 {
+            return Err(Error::BadValue {
+                what: "cfg".into(),
+                value: options.guidance.to_string(),
+                why: "must be 0 or more".into(),
+            });
+        }
         if options.block_length == Some(0) {
             return Err(Error::BadValue {
                 what: "block-length".into(),
@@ -118,6 +128,14 @@ impl Job {
 
     pub(crate) fn needs(&self) -> Needs {
         self.strategy.needs()
+    }
+
+    /// The canvas with everything that was given masked, where guidance asks for it.
+    pub(crate) fn unconditional(&self) -> Option<Vec<u32>> {
+        (self.options.guidance != 0.0).then(|| {
+            let hide = |(&token, cell): (&u32, &Cell)| if *cell == Cell::Fixed { self.canvas.ids().mask } else { token };
+            self.canvas.tokens().iter().zip(self.canvas.cells()).map(hide).collect()
+        })
     }
 
     /// The left-most block that has masks, and those masks.

@@ -78,6 +78,8 @@ pub struct Reader<'a> {
     pub rng: Rng,
     /// Step of the decoding.
     pub step: usize,
+    /// Prediction rows of the unconditional pass and the strength of guidance, where it is on.
+    pub guide: Option<(&'a Rows, f32)>,
 }
 
 impl Reader<'_> {
@@ -91,8 +93,17 @@ impl Reader<'_> {
         mut see: impl FnMut(LogitRows<'_>),
     ) -> Result<Vec<Marginal>> {
         let vocab = backbone.spec().vocab;
+        let mut unguided = Vec::new();
+        if let Some((rows, _)) = self.guide {
+            backbone.logits(rows, &mut |_, logits| unguided.extend_from_slice(logits))?;
+        }
         let mut all: Vec<Marginal> = Vec::with_capacity(positions.len());
         backbone.logits(predicting, &mut |first, logits| {
+            if let Some((_, scale)) = self.guide {
+                let unguided = &unguided[first * vocab..first * vocab + logits.len()];
+                let pairs = logits.par_iter_mut().zip(unguided);
+                pairs.for_each(|(z, &un)| *z = un + (scale + 1.0) * (*z - un));
+            }
             let positions = &positions[first..first + logits.len() / vocab];
             let rows = logits.par_chunks_exact_mut(vocab).zip(positions);
             rows.for_each(|(row, &position)| self.suppression.apply(position, row));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use demask_model::checkpoint::Store;
-use demask_model::checkpoint::source::{HubOptions, Progress, resolve};
+use demask_model::checkpoint::source::{HubOptions, Progress, resolve, resolve_dataset};
 use demask_model::checkpoint::synthetic::{self, Init};
 use demask_model::checkpoint::write::Options;
 use demask_model::checkpoint::{Dtype, INDEX};
@@ -120,8 +120,10 @@ impl Hub {
             return reply(status, &[], b"");
         }
         let path = path.replace("%2F", "/");
-        if let Some(revision) = path.strip_prefix(&format!("/api/models/{NAME}/revision/")) {
-            return self.list(revision);
+        for kind in ["models", "datasets"] {
+            if let Some(revision) = path.strip_prefix(&format!("/api/{kind}/{NAME}/revision/")) {
+                return self.list(revision);
+            }
         }
         if let Some(hash) = path.strip_prefix("/content/") {
             let found = self.commits.values().flat_map(BTreeMap::values).find(|file| etag(file) == hash);
@@ -131,8 +133,9 @@ impl Hub {
         let relative = path.strip_prefix("/moved");
         let Some((revision, file)) = relative
             .unwrap_or(&path)
+            .trim_start_matches("/datasets")
             .strip_prefix(&format!("/{NAME}/resolve/"))
-            .and_then(|rest| rest.rsplit_once('/'))
+            .and_then(|rest| rest.split_once('/'))
         else {
             // The Hub does not tell strangers whether a repository exists.
             return reply(401, &[], b"");
@@ -505,4 +508,25 @@ fn a_cache_that_cannot_be_written_is_named() {
         error.contains("the cache") && error.contains("cannot be written") && error.contains("HF_HOME"),
         "{error}"
     );
+}
+
+#[test]
+fn a_dataset_is_fetched_with_its_training_files_only() {
+    let file = |name: &str| (name.to_owned(), format!("contents of {name}").into_bytes());
+    let files = ["README.md", "data/train-00000.parquet", "data/train-00001.parquet", "data/test-00000.parquet"];
+    let (server, home) = (Server::start(files.map(file).into()), tempfile::tempdir().unwrap());
+    let folder = resolve_dataset(NAME, &options(&server, &home), &mut ()).unwrap();
+    for name in files {
+        let wanted = name.contains("train");
+        assert_eq!(fs::read(folder.join(name)).ok(), wanted.then(|| file(name).1), "{name}");
+    }
+    server.take_log();
+    let offline = HubOptions { offline: true, ..options(&server, &home) };
+    assert_eq!(resolve_dataset(NAME, &offline, &mut ()).unwrap(), folder);
+    assert!(server.take_log().is_empty());
+
+    let empty = Server::start(["README.md"].map(file).into());
+    let home = tempfile::tempdir().unwrap();
+    let error = resolve_dataset(NAME, &options(&empty, &home), &mut ()).unwrap_err().to_string();
+    assert!(error.contains("no .parquet or .jsonl file"), "{error}");
 }

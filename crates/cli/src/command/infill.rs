@@ -4,7 +4,6 @@ use std::io::Write;
 
 use anyhow::Result;
 use demask_decode::Canvas;
-use demask_model::Backbone;
 use serde_json::json;
 
 use crate::args::{DecodeArgs, ModelArgs};
@@ -39,7 +38,7 @@ enum Piece<'a> {
 pub fn run(args: &Args) -> Result<()> {
     let pieces = split(&args.text)?;
     let loaded = Loaded::open(&args.model)?;
-    let ids = &loaded.backbone.spec().ids;
+    let ids = &loaded.ids;
     let mut tokens = match &args.prompt {
         Some(prompt) => loaded.encode_prompt(prompt, false)?,
         None => Vec::new(),

@@ -25,7 +25,11 @@ pub struct Arrays(Store);
 
 impl Arrays {
     pub fn open(name: &str) -> Self {
-        Self(Store::open_file(folder().join(name)).unwrap())
+        Self::open_in(&folder(), name)
+    }
+
+    pub fn open_in(folder: &std::path::Path, name: &str) -> Self {
+        Self(Store::open_file(folder.join(name)).unwrap())
     }
 
     pub fn get(&self, name: &str) -> Vec<f64> {

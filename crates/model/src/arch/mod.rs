@@ -5,6 +5,7 @@ use crate::config::{Fields, Spec};
 use crate::error::Result;
 
 mod dream;
+mod llada;
 
 /// Tensor names of one family. `layer` names are relative to `layer_prefix` with `{}` replaced
 /// by the layer's number; a name without its suffix `.weight`/`.bias`.
@@ -63,7 +64,7 @@ impl Architecture {
     }
 }
 
-const ALL: &[Architecture] = &[dream::ARCHITECTURE];
+const ALL: &[Architecture] = &[dream::ARCHITECTURE, llada::ARCHITECTURE];
 
 /// Chooses the family by `model_type`, else by the first entry of `architectures`.
 pub fn by_config(fields: &Fields<'_>) -> Result<&'static Architecture> {

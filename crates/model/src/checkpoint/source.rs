@@ -101,6 +101,15 @@ pub fn resolve(model: &str, options: &HubOptions, progress: &mut dyn Progress) -
     }
 }
 
+/// The folder with the data files of a dataset on the Hub, `org/name[@revision]`, downloaded where the cache does not
+/// hold them.
+pub fn resolve_dataset(dataset: &str, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
+    match Source::parse(dataset)? {
+        Source::Folder(folder) => Ok(folder),
+        Source::Hub(name) => hub::dataset(&name, options, progress),
+    }
+}
+
 fn is_repository(text: &str) -> bool {
     let mut parts = text.split('/');
     let (Some(owner), Some(name), None) = (parts.next(), parts.next(), parts.next()) else {

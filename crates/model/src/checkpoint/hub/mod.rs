@@ -1,8 +1,8 @@
-//! A Hub repository as a local folder: the cache of `huggingface_hub`, filled through `hf-hub`.
+//! A Hub repository, model or dataset, as a local folder: the cache of `huggingface_hub`, filled through `hf-hub`.
 //!
 //! The Hub is asked for the commit a revision means, that commit's missing files are downloaded, and only then the
 //! revision's reference is moved, so an interrupted download never replaces a complete one. Where the Hub cannot be
-//! reached the cache serves alone. Invariant: the folder returned has config.json and all its weights.
+//! reached the cache serves alone. Invariant: the folder returned has config.json and all its weights, or all data files.
 
 mod failure;
 
@@ -44,8 +44,22 @@ pub(super) fn checkpoint(
     options: &HubOptions,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf> {
+    folder(RepoType::Model, name, options, progress)
+}
+
+/// The folder with the data files of a dataset: those of its training split, where the names tell.
+pub(super) fn dataset(name: &HubName, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
+    folder(RepoType::Dataset, name, options, progress)
+}
+
+fn folder(
+    kind: RepoType,
+    name: &HubName,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
     let cache = Cache::new(options.home.join("hub"));
-    let cached = cached(&cache, name);
+    let cached = cached(kind, &cache, name);
     if options.offline {
         let problem = || {
             let place = cache.path().display();
@@ -55,9 +69,9 @@ pub(super) fn checkpoint(
         };
         return cached.ok_or_else(|| Error::Hub { name: name.to_string(), problem: problem() });
     }
-    let hub = Hub::new(name, options, cache)?;
+    let hub = Hub::new(kind, name, options, cache)?;
     match (hub.listing(), cached) {
-        (Ok(listing), _) => hub.fetch(&listing, progress),
+        (Ok(listing), _) => hub.complete(&listing, progress),
         (Err(failure), Some(folder)) if failure.is_outage() => {
             progress.warn(&format!("{name}: {}; using the copy in the cache", hub.sentence(&failure)));
             Ok(folder)
@@ -67,12 +81,14 @@ pub(super) fn checkpoint(
 }
 
 /// The complete snapshot the cache has for this revision, if any.
-fn cached(cache: &Cache, name: &HubName) -> Option<PathBuf> {
-    let root = cache.path().join(model(name, &name.revision).folder_name());
+fn cached(kind: RepoType, cache: &Cache, name: &HubName) -> Option<PathBuf> {
+    let root = cache.path().join(repository(kind, name, &name.revision).folder_name());
     let commit = fs::read_to_string(root.join("refs").join(&name.revision));
     let commit = commit.map_or_else(|_| name.revision.clone(), |commit| commit.trim().to_owned());
     let folder = root.join("snapshots").join(commit);
-    is_complete(&folder).then_some(folder)
+    // A dataset's reference is only moved once its files are there.
+    let complete = if kind == RepoType::Dataset { folder.is_dir() } else { is_complete(&folder) };
+    complete.then_some(folder)
 }
 
 fn is_complete(folder: &Path) -> bool {
@@ -82,8 +98,8 @@ fn is_complete(folder: &Path) -> bool {
             || shard_names(&folder.join(INDEX)).is_ok_and(|shards| shards.iter().all(|shard| has(shard))))
 }
 
-fn model(name: &HubName, revision: &str) -> Repo {
-    Repo::with_revision(name.repository.clone(), RepoType::Model, revision.to_owned())
+fn repository(kind: RepoType, name: &HubName, revision: &str) -> Repo {
+    Repo::with_revision(name.repository.clone(), kind, revision.to_owned())
 }
 
 /// A commit and, where the endpoint says, its files.
@@ -99,6 +115,7 @@ impl Listing {
 }
 
 struct Hub<'a> {
+    kind: RepoType,
     name: &'a HubName,
     endpoint: String,
     cache: Cache,
@@ -106,7 +123,7 @@ struct Hub<'a> {
 }
 
 impl<'a> Hub<'a> {
-    fn new(name: &'a HubName, options: &HubOptions, cache: Cache) -> Result<Self> {
+    fn new(kind: RepoType, name: &'a HubName, options: &HubOptions, cache: Cache) -> Result<Self> {
         let endpoint = options.endpoint.as_deref().unwrap_or(HUB).trim_end_matches('/').to_owned();
         let token = options.token.clone().or_else(|| cache.token());
         let api = ApiBuilder::from_cache(cache.clone())
@@ -116,18 +133,18 @@ impl<'a> Hub<'a> {
             .with_user_agent("demask", env!("CARGO_PKG_VERSION"))
             .build();
         let api = api.map_err(|cause| Error::Hub { name: name.to_string(), problem: cause.to_string() })?;
-        Ok(Self { name, endpoint, cache, api })
+        Ok(Self { kind, name, endpoint, cache, api })
     }
 
     /// Asks the Hub; an endpoint without the listing service is asked for config.json's commit instead.
     fn listing(&self) -> Result<Listing, Failure> {
-        let repo = self.api.repo(model(self.name, &self.name.revision));
+        let repo = self.api.repo(self.at(&self.name.revision));
         let listing = match repo.info().map_err(Failure::from) {
             Ok(info) => Listing {
                 commit: info.sha,
                 files: Some(info.siblings.into_iter().map(|sibling| sibling.rfilename).collect()),
             },
-            Err(Failure::Status(404)) => {
+            Err(Failure::Status(404)) if self.kind == RepoType::Model => {
                 let metadata = self.api.metadata(&repo.url(CONFIG))?;
                 Listing { commit: metadata.commit_hash().to_owned(), files: None }
             }
@@ -141,27 +158,19 @@ impl<'a> Hub<'a> {
     }
 
     /// Completes the snapshot of a commit and points the revision at it.
-    fn fetch(&self, listing: &Listing, progress: &mut dyn Progress) -> Result<PathBuf> {
-        let snapshot =
-            Snapshot { hub: self, listing, repo: self.api.repo(model(self.name, &listing.commit)) };
-        snapshot.required(CONFIG, progress)?;
-        for file in OPTIONAL {
-            snapshot.optional(file, progress)?;
+    fn complete(&self, listing: &Listing, progress: &mut dyn Progress) -> Result<PathBuf> {
+        let snapshot = Snapshot { hub: self, listing, repo: self.api.repo(self.at(&listing.commit)) };
+        match self.kind {
+            RepoType::Dataset => snapshot.fetch_data(progress)?,
+            _ => snapshot.fetch_checkpoint(progress)?,
         }
-        if !snapshot.optional(TOKENIZER, progress)? {
-            for file in OLDER_TOKENIZER {
-                snapshot.optional(file, progress)?;
-            }
-        }
-        if !snapshot.optional(WEIGHTS, progress)? {
-            snapshot.required(INDEX, progress)?;
-            for shard in shard_names(&snapshot.folder().join(INDEX))? {
-                snapshot.required(&shard, progress)?;
-            }
-        }
-        let reference = self.cache.repo(model(self.name, &self.name.revision));
+        let reference = self.cache.repo(self.at(&self.name.revision));
         reference.create_ref(&listing.commit).map_err(Error::write(self.cache.path()))?;
         Ok(snapshot.folder())
+    }
+
+    fn at(&self, revision: &str) -> Repo {
+        repository(self.kind, self.name, revision)
     }
 
     fn refuse(&self, failure: &Failure) -> Error {
@@ -181,8 +190,35 @@ struct Snapshot<'a> {
 
 impl Snapshot<'_> {
     fn folder(&self) -> PathBuf {
-        let repo = model(self.hub.name, &self.listing.commit);
-        self.hub.cache.repo(repo).pointer_path(&self.listing.commit)
+        self.hub.cache.repo(self.hub.at(&self.listing.commit)).pointer_path(&self.listing.commit)
+    }
+
+    fn fetch_checkpoint(&self, progress: &mut dyn Progress) -> Result<()> {
+        self.required(CONFIG, progress)?;
+        for file in OPTIONAL {
+            self.optional(file, progress)?;
+        }
+        if !self.optional(TOKENIZER, progress)? {
+            for file in OLDER_TOKENIZER {
+                self.optional(file, progress)?;
+            }
+        }
+        if !self.optional(WEIGHTS, progress)? {
+            self.required(INDEX, progress)?;
+            for shard in shard_names(&self.folder().join(INDEX))? {
+                self.required(&shard, progress)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch_data(&self, progress: &mut dyn Progress) -> Result<()> {
+        let files = data_files(self.listing.files.iter().flatten());
+        if files.is_empty() {
+            let problem = "this dataset has no .parquet or .jsonl file".to_owned();
+            return Err(Error::Hub { name: self.hub.name.to_string(), problem });
+        }
+        files.iter().try_for_each(|file| self.required(file, progress))
     }
 
     fn required(&self, file: &str, progress: &mut dyn Progress) -> Result<()> {
@@ -195,7 +231,7 @@ impl Snapshot<'_> {
 
     /// Whether the repository has the file; afterwards the snapshot has it too.
     fn optional(&self, file: &str, progress: &mut dyn Progress) -> Result<bool> {
-        if !is_file_name(file) || !self.listing.may_have(file) {
+        if !is_inside(file) || !self.listing.may_have(file) {
             return Ok(false);
         }
         let path = self.folder().join(file);
@@ -251,10 +287,25 @@ impl Snapshot<'_> {
     /// Removes a partial download that cannot be continued.
     fn forget_part(&self, file: &str) -> Result<(), Failure> {
         let metadata = self.hub.api.metadata(&self.repo.url(file))?;
-        let cache = self.hub.cache.repo(model(self.hub.name, &self.listing.commit));
+        let cache = self.hub.cache.repo(self.hub.at(&self.listing.commit));
         let part = cache.blob_path(metadata.etag()).with_extension("part");
         fs::remove_file(part).map_err(|cause| Failure::Cache(cause.to_string()))
     }
+}
+
+/// A path that does not lead out of the snapshot.
+fn is_inside(file: &str) -> bool {
+    file.split('/').all(is_file_name)
+}
+
+/// The parquet files of a dataset, or else its JSON lines; only those of the training split, where names tell it.
+fn data_files<'a>(all: impl Iterator<Item = &'a String> + Clone) -> Vec<&'a str> {
+    let ending = |ending: &str| -> Vec<&str> {
+        all.clone().map(String::as_str).filter(|file| file.ends_with(ending)).collect()
+    };
+    let files = [ending(".parquet"), ending(".jsonl")].into_iter().find(|files| !files.is_empty()).unwrap_or_default();
+    let training: Vec<&str> = files.iter().copied().filter(|file| file.contains("train")).collect();
+    if training.is_empty() { files } else { training }
 }
 
 /// hf-hub's progress as ours.

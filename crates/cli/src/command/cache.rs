@@ -1,0 +1,270 @@
+//! `demask cache`: makes TV caches (phase 1 of section 4.3) and looks into them.
+//!
+//! The only place where the generators of `eval` meet the cache of `train`.
+
+mod data;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use demask_model::text::{ChatTemplate, Tokenizer};
+use demask_model::{Backbone, Transformer};
+use demask_train::cache::{
+    Cache, Generator, HiddenRows, Info, Observer, Outcome, Part, Progress, Settings, Stored,
+};
+use demask_train::data::Encoder;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::data::Data;
+use crate::args::ModelArgs;
+use crate::loaded;
+
+/// Hidden rows wider than this are not stored unless asked for: a large model's would fill the disk.
+const WIDEST_STORED: usize = 1024;
+
+/// Measures dependency on real responses (the TV cache), and looks into caches
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Generate(Box<GenerateArgs>),
+    Info(InfoArgs),
+}
+
+/// Makes a TV cache; continues by itself where it was stopped
+#[derive(Debug, clap::Args)]
+struct GenerateArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Responses: a .jsonl or .parquet file, a folder of them, a Hub dataset (org/name[@revision]), or
+    /// task:NAME,… (task:all) for generated problems
+    #[arg(long, value_name = "DATA")]
+    data: String,
+    /// Folder of the cache
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Take texts as they are, without the chat template
+    #[arg(long)]
+    raw: bool,
+    /// End responses where their text ends, without the template's end-of-turn token [default for generated problems]
+    #[arg(long, conflicts_with = "raw")]
+    no_end_of_turn: bool,
+    /// At most this many responses [default: all; 2000 of generated problems]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Independent masks per response
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    masks_per_response: u32,
+    /// Share of masks with a second draw, from which the irreducible error is estimated
+    #[arg(long, default_value_t = 0.05, value_name = "SHARE")]
+    repeat_share: f64,
+    /// Fill responses up with EOS to one of these lengths, as the canvas is when decoding
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pad_to: Vec<usize>,
+    /// Leave out longer prompts and responses (together)
+    #[arg(long, default_value_t = 1024, value_name = "N")]
+    max_tokens: usize,
+    /// Leave out longer responses
+    #[arg(long, default_value_t = 512, value_name = "N")]
+    max_response: usize,
+    /// Hidden rows stored, so that training needs no backbone [default: both, or none of wide models]
+    #[arg(long, value_enum)]
+    hidden: Option<HiddenArg>,
+    /// Number format of the hidden rows
+    #[arg(long, value_enum, default_value_t = StoredArg::F16)]
+    hidden_dtype: StoredArg,
+    /// Responses per parquet file; a killed run repeats at most one file
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    responses_per_file: usize,
+    /// Tokens that go through the model at once; bounds the memory
+    #[arg(long, default_value_t = 8192, value_name = "N")]
+    token_budget: usize,
+    /// Make only every n-th file, beginning with the i-th: 1/4 … 4/4 on four machines with one folder
+    #[arg(long, value_name = "I/N", value_parser = part)]
+    shard: Option<Part>,
+    /// Seed of masks and draws
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// Prints counts, the distribution of D and its profile over distance, and draws them
+#[derive(Debug, clap::Args)]
+struct InfoArgs {
+    /// Folder of the cache
+    cache: PathBuf,
+    /// Draw FILE.svg and FILE.png [default: info in the cache's folder]
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// List the rows of the source that could not be used
+    #[arg(long)]
+    refused: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum HiddenArg {
+    /// None: training runs the model again
+    None,
+    /// The row of the masked token itself
+    I,
+    /// The row before it
+    #[value(name = "i-1")]
+    IMinusOne,
+    /// Both
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum StoredArg {
+    /// 16-bit floating point
+    F16,
+    /// 32-bit floating point
+    F32,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Generate(args) => generate(args),
+        Command::Info(args) => info(args),
+    }
+}
+
+fn generate(args: &GenerateArgs) -> Result<()> {
+    let options = args.model.load_options()?;
+    let folder = loaded::folder(&args.model)?;
+    let backbone = Transformer::load(&folder, &options)?;
+    let tokenizer = Tokenizer::open(&folder, backbone.spec().vocab)?;
+    let template = if args.raw { None } else { ChatTemplate::open(&folder)? };
+    let data = Data::open(&args.data, args.limit, args.seed)?;
+    // Small models pre-trained on the tasks end a response with EOS alone.
+    let end_of_turn = !args.no_end_of_turn && matches!(data, Data::Files(_));
+    let encoder = Encoder::new(tokenizer, template).with_end_of_turn(end_of_turn);
+    let settings = args.settings(backbone.spec().hidden);
+    let generator = Generator {
+        backbone: &backbone,
+        source: &*data.source(&encoder),
+        settings: &settings,
+        folder: &args.out,
+        token_budget: args.token_budget,
+        part: args.shard.unwrap_or(Part::WHOLE),
+    };
+    let mut terminal = Terminal::default();
+    let outcome = generator.run(&mut terminal);
+    terminal.end();
+    match outcome? {
+        Outcome::Finished(manifest) => {
+            println!(
+                "{}: {} examples of {} responses, {} pairs, {} rows refused",
+                args.out.display(),
+                manifest.examples(),
+                manifest.responses(),
+                manifest.pairs(),
+                manifest.refused()
+            );
+            if manifest.refused() > 0 {
+                eprintln!("the refused rows and reasons are in {}", args.out.join("refused.jsonl").display());
+            }
+        }
+        Outcome::Waiting { files, all_files } => {
+            println!("{}: {files} of {all_files} files are there; the other shards are missing", args.out.display());
+        }
+    }
+    Ok(())
+}
+
+impl GenerateArgs {
+    fn settings(&self, width: usize) -> Settings {
+        let hidden = match self.hidden {
+            Some(HiddenArg::None) => HiddenRows::None,
+            Some(HiddenArg::I) => HiddenRows::I,
+            Some(HiddenArg::IMinusOne) => HiddenRows::IMinusOne,
+            Some(HiddenArg::Both) => HiddenRows::Both,
+            None if width > WIDEST_STORED => HiddenRows::None,
+            None => HiddenRows::Both,
+        };
+        let hidden_dtype = match self.hidden_dtype {
+            StoredArg::F16 => Stored::F16,
+            StoredArg::F32 => Stored::F32,
+        };
+        Settings {
+            seed: self.seed,
+            masks_per_response: self.masks_per_response,
+            repeat_share: self.repeat_share,
+            pad_to: self.pad_to.clone(),
+            max_tokens: self.max_tokens,
+            max_response: self.max_response,
+            limit: self.limit.unwrap_or(0),
+            responses_per_file: self.responses_per_file,
+            hidden,
+            hidden_dtype,
+        }
+    }
+}
+
+fn info(args: &InfoArgs) -> Result<()> {
+    let cache = Cache::open(&args.cache)?;
+    let info = Info::of(&cache)?;
+    print!("{info}");
+    if args.refused {
+        for row in cache.refused()? {
+            println!("row {} {}", row.row, row.why);
+        }
+    }
+    let picture = args.picture.clone().unwrap_or_else(|| args.cache.join("info"));
+    info.draw(&picture)?;
+    println!("picture    {} and .png", picture.with_extension("svg").display());
+    Ok(())
+}
+
+/// `i/n`, counted from 1.
+fn part(text: &str) -> Result<Part, String> {
+    let parse = || {
+        let (index, count) = text.split_once('/')?;
+        let (index, count) = (index.parse::<usize>().ok()?, count.parse::<usize>().ok()?);
+        (index >= 1 && index <= count).then(|| Part { index: index - 1, count })
+    };
+    parse().ok_or_else(|| "must be i/n with i from 1 to n".to_owned())
+}
+
+/// A progress bar on standard error.
+#[derive(Default)]
+struct Terminal {
+    bar: Option<ProgressBar>,
+}
+
+impl Terminal {
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for Terminal {
+    fn on_progress(&mut self, progress: &Progress) {
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::new(progress.all_responses as u64);
+            if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} responses {msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        bar.set_position(progress.responses as u64);
+        if let Some(left) = progress.left() {
+            let (examples, tokens) = (progress.examples_per_second(), progress.tokens_per_second());
+            bar.set_message(format!("{examples:.1} examples/s, {tokens:.0} tokens/s, {} left", clock(left)));
+        }
+    }
+}
+
+/// Hours, minutes and seconds.
+pub(crate) fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}

@@ -1,0 +1,83 @@
+//! What follows `--data`: files of conversations, a dataset of the Hub, or problems of the tasks.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use demask_eval::task::{self, Split, Task};
+use demask_model::checkpoint::source;
+use demask_train::cache::{Generated, Response, Source};
+use demask_train::data::{self, Content, Encoded, Encoder, Records};
+
+use crate::args::hub_options;
+use crate::loaded::Downloads;
+
+/// Generated problems taken when no limit is given.
+const PROBLEMS: usize = 2000;
+
+/// Where responses come from.
+pub(crate) enum Data {
+    /// Rows of files.
+    Files(Box<dyn Records>),
+    /// Problems of the training split, the tasks in turn.
+    Tasks {
+        /// The tasks.
+        tasks: Vec<Box<dyn Task>>,
+        /// How many problems.
+        count: usize,
+        /// Seed of the problems.
+        seed: u64,
+    },
+}
+
+impl Data {
+    /// Opens what the flag names.
+    pub(crate) fn open(text: &str, limit: Option<usize>, seed: u64) -> Result<Self> {
+        if let Some(names) = text.strip_prefix("task:") {
+            return Ok(Self::Tasks { tasks: tasks(names)?, count: limit.unwrap_or(PROBLEMS), seed });
+        }
+        let path = Path::new(text);
+        if path.exists() {
+            return Ok(Self::Files(data::open(path)?));
+        }
+        let folder = source::resolve_dataset(text, &hub_options(), &mut Downloads::default())?;
+        Ok(Self::Files(data::open(&folder)?))
+    }
+
+    /// The responses as token ids.
+    pub(crate) fn source<'a>(&'a self, encoder: &'a Encoder) -> Box<dyn Source + 'a> {
+        match self {
+            Self::Files(records) => Box::new(Encoded { records: records.as_ref(), encoder }),
+            Self::Tasks { tasks, count, seed } => {
+                let names: Vec<String> = tasks.iter().map(|t| format!("{}-{}", t.name(), t.version())).collect();
+                let identity = format!("task:{}:{seed}:{count}", names.join(","));
+                let make = move |index: usize| problem(tasks, *seed, index, encoder);
+                Box::new(Generated { identity, len: *count, make })
+            }
+        }
+    }
+}
+
+fn tasks(names: &str) -> Result<Vec<Box<dyn Task>>> {
+    if names == "all" {
+        return Ok(task::all());
+    }
+    let mut tasks = Vec::new();
+    for name in names.split(',') {
+        match task::by_name(name) {
+            Some(task) => tasks.push(task),
+            None => {
+                let known: Vec<&str> = task::all().iter().map(|task| task.name()).collect();
+                bail!("there is no task {name:?}; the tasks are {} (or all)", known.join(", "));
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+fn problem(tasks: &[Box<dyn Task>], seed: u64, index: usize, encoder: &Encoder) -> Result<Response, String> {
+    let task = tasks[index % tasks.len()].as_ref();
+    let problem = task::problem_at(task, Split::Train, seed, index as u64);
+    let content = Content::Pair { prompt: problem.prompt, response: problem.response };
+    let (prompt, response) = encoder.encode(&content)?;
+    Ok(Response { id: format!("{}/{seed}/{index}", task.name()), prompt, response })
+}
