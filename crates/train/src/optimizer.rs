@@ -50,7 +50,8 @@ impl AdamW {
             }
         }
         let decay = self.weight_decay;
-        (!(0.0..1.0).contains(&decay)).then(|| format!("weight_decay is {decay}, must be at least 0 and below 1"))
+        (!(0.0..1.0).contains(&decay))
+            .then(|| format!("weight_decay is {decay}, must be at least 0 and below 1"))
     }
 }
 
@@ -98,7 +99,9 @@ impl Moments {
         let coefficients = Coefficients::new(settings, norm, rate, self.updates);
         let moments = self.parameters.par_chunks_mut(BLOCK).zip(self.first.par_chunks_mut(BLOCK));
         moments.zip(self.second.par_chunks_mut(BLOCK)).zip(gradient.par_chunks(BLOCK)).for_each(
-            |(((parameters, first), second), gradient)| coefficients.apply(parameters, first, second, gradient),
+            |(((parameters, first), second), gradient)| {
+                coefficients.apply(parameters, first, second, gradient)
+            },
         );
         if let Some(ema) = &mut self.ema {
             // The average forgets faster at first, so that it does not remember the random start.
@@ -114,8 +117,10 @@ impl Moments {
 
 /// Euclidean norm, summed in `f64` block by block.
 pub fn norm(values: &[f32]) -> f64 {
-    let blocks: Vec<f64> =
-        values.par_chunks(BLOCK).map(|block| block.iter().map(|&v| f64::from(v) * f64::from(v)).sum()).collect();
+    let blocks: Vec<f64> = values
+        .par_chunks(BLOCK)
+        .map(|block| block.iter().map(|&v| f64::from(v) * f64::from(v)).sum())
+        .collect();
     blocks.iter().sum::<f64>().sqrt()
 }
 
@@ -159,7 +164,7 @@ mod tests {
     fn one_update_is_the_textbook_one() {
         let settings = AdamW { weight_decay: 0.1, ema: 0.5, ..AdamW::default() };
         let mut moments = Moments::new(vec![1.0, -2.0], &settings);
-        let norm = moments.update(&settings, &[3.0, 4.0], &[0..1], 0.01);
+        let norm = moments.update(&settings, &[3.0, 4.0], std::slice::from_ref(&(0..1)), 0.01);
         assert_eq!(norm, 5.0);
         // Clipped to [0.6, 0.8]; bias-corrected first step is the sign of the gradient.
         assert!((moments.parameters[0] - 0.989).abs() < 1e-6);
@@ -188,7 +193,9 @@ mod tests {
         let settings = AdamW::default();
         let mut moments = Moments::new(vec![1.0; 3], &settings);
         let before = moments.clone();
-        assert!(moments.update(&settings, &[0.0, f32::NAN, 1.0], &[0..3], 0.1).is_nan());
+        assert!(
+            moments.update(&settings, &[0.0, f32::NAN, 1.0], std::slice::from_ref(&(0..3)), 0.1).is_nan()
+        );
         assert_eq!(moments, before);
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use demask_eval::task::{self, Split};
 use demask_model::text::Tokenizer;
-use demask_model::{SpecialIds, Spec};
+use demask_model::{Spec, SpecialIds};
 use demask_train::pretrain::{Config, Run};
 use demask_train::tokenizer;
 
@@ -153,6 +153,7 @@ fn check_names(config: &Config) -> Result<()> {
 /// Weights for every task: those the config names, zero for the rest; all alike if it names none.
 fn weights(mixture: &BTreeMap<String, f64>) -> Vec<(&'static str, f64)> {
     let tasks = task::all();
-    let weight = |name: &str| if mixture.is_empty() { 1.0 } else { mixture.get(name).copied().unwrap_or(0.0) };
+    let weight =
+        |name: &str| if mixture.is_empty() { 1.0 } else { mixture.get(name).copied().unwrap_or(0.0) };
     tasks.iter().map(|task| (task.name(), weight(task.name()))).collect()
 }

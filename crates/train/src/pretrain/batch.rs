@@ -88,15 +88,17 @@ impl<'a> Batches<'a> {
         }
         let strata = self.strata(cursor, examples.len());
         let count = examples.len() as u64;
-        let canvases = examples.into_iter().zip(strata).map(|((index, example, length), t)| match objective {
-            Objective::Autoregressive => self.next_token(example),
-            Objective::Diffusion => self.masked(index, example, length, t),
-        });
+        let canvases =
+            examples.into_iter().zip(strata).map(|((index, example, length), t)| match objective {
+                Objective::Autoregressive => self.next_token(example),
+                Objective::Diffusion => self.masked(index, example, length, t),
+            });
         let canvases: Vec<Canvas> = canvases.collect();
         let normaliser = canvases.iter().map(|canvas| canvas.counted).sum::<usize>() as f32;
         let causal = objective == Objective::Autoregressive;
         let shift = causal || self.spec.shift;
-        let parts = split(&canvases, self.part_tokens).map(|canvases| part(canvases, causal, shift, normaliser));
+        let parts =
+            split(&canvases, self.part_tokens).map(|canvases| part(canvases, causal, shift, normaliser));
         Ok(Batch { parts: parts.collect(), examples: count, tokens })
     }
 
@@ -105,7 +107,9 @@ impl<'a> Batches<'a> {
         if example.prompt.is_empty() {
             return problem("has an empty prompt".into());
         }
-        if let Some(token) = example.prompt.iter().chain(&example.response).find(|&&t| t as usize >= self.spec.vocab) {
+        if let Some(token) =
+            example.prompt.iter().chain(&example.response).find(|&&t| t as usize >= self.spec.vocab)
+        {
             return problem(format!("has token {token} outside the vocabulary of {}", self.spec.vocab));
         }
         let longest = self.data.lengths.last().copied().unwrap_or(0);
@@ -115,7 +119,9 @@ impl<'a> Batches<'a> {
         }
         if example.prompt.len() + longest > self.spec.max_positions {
             let (prompt, most) = (example.prompt.len(), self.spec.max_positions);
-            return problem(format!("has a prompt of {prompt} tokens; with {longest} more it leaves the context of {most}"));
+            return problem(format!(
+                "has a prompt of {prompt} tokens; with {longest} more it leaves the context of {most}"
+            ));
         }
         Ok(example)
     }
@@ -126,9 +132,11 @@ impl<'a> Batches<'a> {
         if objective == Objective::Autoregressive {
             return least;
         }
-        let fitting: Vec<usize> = self.data.lengths.iter().copied().filter(|&length| length >= least).collect();
+        let fitting: Vec<usize> =
+            self.data.lengths.iter().copied().filter(|&length| length >= least).collect();
         let rng = self.rng(index);
-        let enough = |&(step, _): &(usize, &usize)| rng.uniform(Purpose::Position, step as u64, 0) < self.data.tight;
+        let enough =
+            |&(step, _): &(usize, &usize)| rng.uniform(Purpose::Position, step as u64, 0) < self.data.tight;
         let chosen = fitting.iter().enumerate().find(enough).map(|(_, &length)| length);
         chosen.or(fitting.last().copied()).unwrap_or(least)
     }
@@ -152,7 +160,8 @@ impl<'a> Batches<'a> {
         positions.sort_by_key(|&p| (rng.bits(Purpose::Mask, 0, p as u64), p));
         positions.truncate(masked);
         positions.sort_unstable();
-        let targets = positions.iter().map(|&p| std::mem::replace(&mut tokens[p], self.spec.ids.mask)).collect();
+        let targets =
+            positions.iter().map(|&p| std::mem::replace(&mut tokens[p], self.spec.ids.mask)).collect();
         Canvas { tokens, positions, targets, weight: length as f32 / masked as f32, counted: length }
     }
 
@@ -252,7 +261,8 @@ mod tests {
         let part = &batch.parts[0];
         assert!(part.packed.segments.iter().all(|segment| segment.causal_offset == Some(0)));
         let segment = &part.packed.segments[0];
-        let own: Vec<usize> = (0..part.rows.len()).filter(|&i| segment.q.contains(&(part.rows[i] as usize))).collect();
+        let own: Vec<usize> =
+            (0..part.rows.len()).filter(|&i| segment.q.contains(&(part.rows[i] as usize))).collect();
         let (last, rest) = own.split_last().unwrap();
         assert_eq!(part.targets[*last], spec().ids.eos[0]);
         for &i in rest {
@@ -276,7 +286,8 @@ mod tests {
             }
         }
         let (spec, config) = (spec(), Config::parse(SMALL).unwrap());
-        let error = Batches::new(&spec, &config.data, 5, 64).at(&mut Long, 3, Objective::Diffusion).unwrap_err();
+        let error =
+            Batches::new(&spec, &config.data, 5, 64).at(&mut Long, 3, Objective::Diffusion).unwrap_err();
         assert!(error.to_string().contains("example 3") && error.to_string().contains("40"), "{error}");
     }
 }

@@ -182,20 +182,30 @@ impl Config {
         None
     }
 
-    /// The part that decides the weights, as text: a saved state belongs to a run with the same.
-    pub fn identity(&self) -> String {
-        let decisive = Self { report: Report::default(), ..self.clone() };
-        serde_json::to_string(&decisive).unwrap_or_default()
+    /// What decides the weights after `step` updates, as text: a state saved there belongs to every run with the same.
+    /// Reporting is no part of it, nor are stages that begin later.
+    pub fn identity(&self, step: u64) -> String {
+        let mut start = 0;
+        let begun = self.stage.iter().take_while(|stage| {
+            let begun = start < step;
+            start += stage.steps;
+            begun
+        });
+        let begun: Vec<&Stage> = begun.collect();
+        serde_json::json!([self.seed, self.model, self.data, self.optimizer, begun]).to_string()
     }
 
     fn problem(&self) -> Option<String> {
         let Model { hidden, layers, heads, kv_heads, ffn, .. } = self.model;
-        let sizes = [("hidden", hidden), ("layers", layers), ("heads", heads), ("kv_heads", kv_heads), ("ffn", ffn)];
+        let sizes =
+            [("hidden", hidden), ("layers", layers), ("heads", heads), ("kv_heads", kv_heads), ("ffn", ffn)];
         if let Some((name, _)) = sizes.iter().find(|(_, size)| !(1..1 << 16).contains(size)) {
             return Some(format!("model.{name} must be between 1 and 65535"));
         }
         if !hidden.is_multiple_of(heads) || !(hidden / heads).is_multiple_of(2) {
-            return Some(format!("model.hidden {hidden} must be model.heads {heads} times an even head width"));
+            return Some(format!(
+                "model.hidden {hidden} must be model.heads {heads} times an even head width"
+            ));
         }
         if !heads.is_multiple_of(kv_heads) {
             return Some(format!("model.kv_heads {kv_heads} must divide model.heads {heads}"));
@@ -224,7 +234,9 @@ impl Data {
             return Some(format!("data.lengths {:?} must be ascending and positive", self.lengths));
         }
         if self.lengths.last().is_some_and(|&last| last >= max_positions) {
-            return Some(format!("data.lengths must leave room for a prompt below model.max_positions {max_positions}"));
+            return Some(format!(
+                "data.lengths must leave room for a prompt below model.max_positions {max_positions}"
+            ));
         }
         if !(self.tight > 0.0 && self.tight <= 1.0) {
             return Some(format!("data.tight is {}, must be above 0 and at most 1", self.tight));
@@ -283,11 +295,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_reporting_may_change_on_resume() {
-        let config = Config::parse(SMALL).unwrap();
-        let reporting = Config::parse(&format!("{SMALL}\n[report]\nlog_steps = 1")).unwrap();
-        assert_eq!(config.identity(), reporting.identity());
-        assert_ne!(config.identity(), Config::parse(&SMALL.replace("seed = 3", "seed = 4")).unwrap().identity());
+    fn reporting_and_later_stages_may_change_on_resume() {
+        let same = |text: &str, step| {
+            Config::parse(SMALL).unwrap().identity(step) == Config::parse(text).unwrap().identity(step)
+        };
+        assert!(same(&format!("{SMALL}\n[report]\nlog_steps = 1"), 60));
+        assert!(!same(&SMALL.replace("seed = 3", "seed = 4"), 1));
+        let longer = SMALL.replace("steps = 40", "steps = 50");
+        assert!(same(&longer, 20) && !same(&longer, 21));
+        assert!(!same(&SMALL.replace("steps = 20", "steps = 30"), 20));
     }
 
     #[test]

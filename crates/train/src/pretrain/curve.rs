@@ -74,7 +74,14 @@ impl Curve {
             let _ = writeln!(
                 points,
                 "{},{},{:.6},{:.6},{:.8},{:.6},{},{:.2}",
-                p.step, name(p.objective), p.loss, p.right, p.rate, p.norm, p.tokens, p.seconds
+                p.step,
+                name(p.objective),
+                p.loss,
+                p.right,
+                p.rate,
+                p.norm,
+                p.tokens,
+                p.seconds
             );
         }
         let mut scores = String::from("step,name,score\n");
@@ -138,7 +145,10 @@ pub(crate) mod tests {
             seconds: step as f64,
         };
         let score = |name: &str| Score { name: name.into(), value: 0.75 };
-        Curve { points: (1..=5).map(point).collect(), scores: vec![(2, vec![score("a"), score("b")]), (5, vec![score("a")])] }
+        Curve {
+            points: (1..=5).map(point).collect(),
+            scores: vec![(2, vec![score("a"), score("b")]), (5, vec![score("a")])],
+        }
     }
 
     #[test]

@@ -53,7 +53,9 @@ pub enum Error {
         problem: String,
     },
     /// The loss or its gradient is no longer a number.
-    #[error("the gradient of step {step} is not finite; lower the learning rate and start again in another folder")]
+    #[error(
+        "the gradient of step {step} is not finite; lower the learning rate and start again in another folder"
+    )]
     Diverged {
         /// The step.
         step: u64,

@@ -45,7 +45,9 @@ pub fn export(
     put_json(&folder.join("config.json"), &config(spec, name))?;
     put_json(&folder.join("generation_config.json"), &generation_config(spec))?;
     for name in TOKENIZER {
-        let Some(from) = tokenizer.map(|from| from.join(name)).filter(|from| from.is_file()) else { continue };
+        let Some(from) = tokenizer.map(|from| from.join(name)).filter(|from| from.is_file()) else {
+            continue;
+        };
         let bytes = fs::read(&from).map_err(Error::read(&from))?;
         write::replace(&folder.join(name), |out| out.write_all(&bytes))?;
     }

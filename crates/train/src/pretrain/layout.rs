@@ -32,7 +32,8 @@ impl Layout {
     /// The layout of a backbone of this shape.
     pub fn new(spec: &Spec) -> Result<Self> {
         let names = arch::by_name(spec.architecture).map(|architecture| architecture.names);
-        let names = names.ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
+        let names =
+            names.ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
         let mut start = 0;
         let tensors = arch::tensors(spec, &names).into_iter();
         let slots = tensors.map(|(name, shape)| {
@@ -83,7 +84,8 @@ impl Layout {
             let values = &mut parameters[slot.range.clone()];
             match slot.shape[..] {
                 [_, width] => {
-                    let into_stream = [self.names.o, self.names.down].iter().any(|name| slot.name.contains(name));
+                    let into_stream =
+                        [self.names.o, self.names.down].iter().any(|name| slot.name.contains(name));
                     let depth = if into_stream { (2.0 * self.layers as f64).sqrt() } else { 1.0 };
                     let deviation = (0.4 / width as f64).sqrt() / depth;
                     fill_normal(values, &Rng::new(seed, index as u64), deviation);
@@ -116,7 +118,10 @@ mod tests {
         assert_eq!(layout.len(), spec.parameters());
         assert!(layout.slots().windows(2).all(|pair| pair[0].range.end == pair[1].range.start));
         let vectors = layout.len() - layout.matrices().iter().map(Range::len).sum::<usize>();
-        assert_eq!(vectors, spec.layers * (2 * spec.hidden + spec.q_width() + 2 * spec.kv_width()) + spec.hidden);
+        assert_eq!(
+            vectors,
+            spec.layers * (2 * spec.hidden + spec.q_width() + 2 * spec.kv_width()) + spec.hidden
+        );
     }
 
     #[test]

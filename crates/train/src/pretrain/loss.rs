@@ -39,7 +39,8 @@ pub fn cross_entropy(logits: &mut [f32], targets: &[u32], weights: &[f32]) -> Lo
     let vocab = logits.len() / targets.len();
     assert_eq!(logits.len(), vocab * targets.len(), "cross_entropy: logits must be [targets, vocab]");
     let rows = logits.par_chunks_mut(vocab).zip(targets).zip(weights);
-    let losses: Vec<(f64, bool)> = rows.map(|((row, &target), &weight)| row_loss(row, target as usize, weight)).collect();
+    let losses: Vec<(f64, bool)> =
+        rows.map(|((row, &target), &weight)| row_loss(row, target as usize, weight)).collect();
     let sum = |loss: Loss, &(value, right): &(f64, bool)| Loss {
         value: loss.value + value,
         right: loss.right + usize::from(right),
@@ -103,7 +104,9 @@ impl CustomOp1 for Op {
     }
 
     fn cpu_fwd(&self, logits: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let Some((start, end)) = layout.contiguous_offsets() else { candle_core::bail!("logits must be contiguous") };
+        let Some((start, end)) = layout.contiguous_offsets() else {
+            candle_core::bail!("logits must be contiguous")
+        };
         let mut gradient = logits.as_slice::<f32>()?[start..end].to_vec();
         let loss = cross_entropy(&mut gradient, &self.targets, &self.weights);
         if let Ok(mut outcome) = self.outcome.lock() {
@@ -113,8 +116,11 @@ impl CustomOp1 for Op {
     }
 
     fn bwd(&self, logits: &Tensor, _: &Tensor, upstream: &Tensor) -> Result<Option<Tensor>> {
-        let Ok(mut outcome) = self.outcome.lock() else { candle_core::bail!("the loss was computed by a failed thread") };
-        let gradient = Tensor::from_vec(std::mem::take(&mut outcome.gradient), logits.shape(), logits.device())?;
+        let Ok(mut outcome) = self.outcome.lock() else {
+            candle_core::bail!("the loss was computed by a failed thread")
+        };
+        let gradient =
+            Tensor::from_vec(std::mem::take(&mut outcome.gradient), logits.shape(), logits.device())?;
         let scale = f64::from(upstream.to_scalar::<f32>()?);
         Ok(Some(if scale == 1.0 { gradient } else { (gradient * scale)? }))
     }

@@ -30,7 +30,8 @@ pub(super) fn svg(curve: &Curve) -> String {
 }
 
 fn loss_panel(out: &mut String, curve: &Curve, last: f64) {
-    let positive = || curve.points.iter().map(|point| point.loss).filter(|loss| *loss > 0.0 && loss.is_finite());
+    let positive =
+        || curve.points.iter().map(|point| point.loss).filter(|loss| *loss > 0.0 && loss.is_finite());
     let low = positive().fold(f64::INFINITY, f64::min).min(1.0).log10().floor();
     let high = positive().fold(0.0, f64::max).max(1.0).log10().ceil().max(low + 1.0);
     let y = |loss: f64| TOP + PANEL * (high - loss.log10()) / (high - low);
@@ -39,7 +40,8 @@ fn loss_panel(out: &mut String, curve: &Curve, last: f64) {
         rule(out, y(10f64.powi(power as i32)), &format!("1e{power}"));
     }
     for (index, objective) in [Objective::Autoregressive, Objective::Diffusion].into_iter().enumerate() {
-        let own = curve.points.iter().filter(|p| p.objective == objective && p.loss > 0.0 && p.loss.is_finite());
+        let own =
+            curve.points.iter().filter(|p| p.objective == objective && p.loss > 0.0 && p.loss.is_finite());
         let path: Vec<(f64, f64)> = own.map(|p| (x(p.step as f64, last), y(p.loss))).collect();
         let label = if index == 0 { "autoregressive" } else { "masked diffusion" };
         line(out, &path, index, label, TOP + 16.0 * index as f64);
@@ -53,11 +55,14 @@ fn score_panel(out: &mut String, curve: &Curve, last: f64) {
     for tenth in [0, 25, 50, 75, 100] {
         rule(out, y(f64::from(tenth) / 100.0), &format!("{tenth} %"));
     }
-    let mut names: Vec<&str> = curve.scores.iter().flat_map(|(_, all)| all).map(|score| score.name.as_str()).collect();
+    let mut names: Vec<&str> =
+        curve.scores.iter().flat_map(|(_, all)| all).map(|score| score.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     for (index, name) in names.into_iter().enumerate() {
-        let value = |all: &[super::curve::Score]| all.iter().find(|score| score.name == name).map(|score| score.value);
+        let value = |all: &[super::curve::Score]| {
+            all.iter().find(|score| score.name == name).map(|score| score.value)
+        };
         let own = curve.scores.iter().filter_map(|(step, all)| Some((*step, value(all)?)));
         let path: Vec<(f64, f64)> = own.map(|(step, value)| (x(step as f64, last), y(value))).collect();
         line(out, &path, index, name, top + 16.0 * index as f64);
@@ -75,7 +80,8 @@ fn title(out: &mut String, top: f64, text: &str) {
 fn rule(out: &mut String, y: f64, label: &str) {
     let right = WIDTH - RIGHT;
     let _ = writeln!(out, "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>");
-    let _ = writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 6.0, y + 4.0);
+    let _ =
+        writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 6.0, y + 4.0);
 }
 
 fn line(out: &mut String, path: &[(f64, f64)], index: usize, label: &str, key: f64) {
@@ -85,9 +91,17 @@ fn line(out: &mut String, path: &[(f64, f64)], index: usize, label: &str, key: f
     let colour = COLOURS[index % COLOURS.len()];
     let points: Vec<String> = path.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let points = points.join(" ");
-    let _ = writeln!(out, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>");
+    let _ = writeln!(
+        out,
+        "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"
+    );
     let label = label.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(out, "<text x=\"{}\" y=\"{:.1}\" fill=\"{colour}\">{label}</text>", WIDTH - RIGHT + 10.0, key + 10.0);
+    let _ = writeln!(
+        out,
+        "<text x=\"{}\" y=\"{:.1}\" fill=\"{colour}\">{label}</text>",
+        WIDTH - RIGHT + 10.0,
+        key + 10.0
+    );
 }
 
 #[cfg(test)]
@@ -103,7 +117,10 @@ mod tests {
         let points = text.split("points=\"").skip(1).filter_map(|rest| rest.split('"').next());
         for point in points.flat_map(str::split_whitespace) {
             let (x, y) = point.split_once(',').unwrap();
-            assert!((0.0..=WIDTH).contains(&x.parse().unwrap()) && (0.0..=620.0).contains(&y.parse::<f64>().unwrap()));
+            assert!(
+                (0.0..=WIDTH).contains(&x.parse().unwrap())
+                    && (0.0..=620.0).contains(&y.parse::<f64>().unwrap())
+            );
         }
     }
 

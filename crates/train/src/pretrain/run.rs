@@ -95,8 +95,8 @@ impl Run<'_> {
     /// Trains to the end, or until the watcher breaks. Continues by itself from the newest state in the folder.
     pub fn train(&self, source: &mut dyn ExampleSource, watcher: &mut dyn Watcher) -> Result<Outcome> {
         let layout = Layout::new(self.spec)?;
-        let (identity, states) = (self.identity()?, self.folder.join("state"));
-        let mut state = match State::newest(&states, &identity, layout.len())? {
+        let states = self.folder.join("state");
+        let mut state = match State::newest(&states, |step| self.identity(step), layout.len())? {
             Some(state) => state,
             None => State::new(Moments::new(self.first_weights(&layout)?, &self.config.optimizer)),
         };
@@ -107,12 +107,22 @@ impl Run<'_> {
         let (mut saved, mut tally, mut sum) = (Instant::now(), Tally::default(), vec![0.0; layout.len()]);
         while let Some((stage, local)) = self.config.stage_at(state.step) {
             let rate = stage.rate.rate(local, stage.steps);
-            let (loss, norm) = self.update(&mut state, &layout, gradient.as_mut(), &mut sum, source, stage.objective, rate)?;
+            let (loss, norm) =
+                self.update(&mut state, &layout, gradient.as_mut(), &mut sum, source, stage.objective, rate)?;
             state.seconds = before + begin.elapsed().as_secs_f64();
             tally.add(loss, norm);
             let logged = self.logged(&state, stage.objective, rate, &mut tally);
             curve.points.extend(logged.clone());
-            let stop = watcher.on_step(&progress(self.config, &state, first, begin, stage.objective, loss, rate, logged));
+            let stop = watcher.on_step(&progress(
+                self.config,
+                &state,
+                first,
+                begin,
+                stage.objective,
+                loss,
+                rate,
+                logged,
+            ));
             let stop = stop.is_break();
             let due = self.config.report.validate_steps;
             if (due > 0 && state.step.is_multiple_of(due) && !stop) || state.step == self.config.steps() {
@@ -122,7 +132,7 @@ impl Run<'_> {
             if late || stop || state.step == self.config.steps() {
                 // The curve first: points beyond a state are dropped on resume, missing ones could not be made up.
                 curve.write(self.folder)?;
-                state.save(&states, &identity)?;
+                state.save(&states, &self.identity(state.step))?;
                 saved = Instant::now();
             }
             if stop {
@@ -179,7 +189,13 @@ impl Run<'_> {
     }
 
     /// Scores the averaged weights, and exports them if they are the best so far.
-    fn validate(&self, state: &mut State, layout: &Layout, curve: &mut Curve, watcher: &mut dyn Watcher) -> Result<()> {
+    fn validate(
+        &self,
+        state: &mut State,
+        layout: &Layout,
+        curve: &mut Curve,
+        watcher: &mut dyn Watcher,
+    ) -> Result<()> {
         let parameters = state.moments.averaged();
         let model = weights::transformer(self.spec, layout, parameters, &self.device)?;
         let failed = |problem| Error::Validation { step: state.step, problem };
@@ -206,11 +222,11 @@ impl Run<'_> {
         Ok(parameters)
     }
 
-    /// What a saved state must have in common with this run.
-    fn identity(&self) -> Result<String> {
+    /// What a state saved after `step` updates must have in common with this run.
+    fn identity(&self, step: u64) -> String {
         let spec = self.spec;
         let start = self.start.map(|start| start.display().to_string()).unwrap_or_default();
-        Ok(format!("{} vocabulary {} ids {:?} start {start}", self.config.identity(), spec.vocab, spec.ids))
+        format!("{} vocabulary {} ids {:?} start {start}", self.config.identity(step), spec.vocab, spec.ids)
     }
 }
 

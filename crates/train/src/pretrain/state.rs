@@ -66,14 +66,17 @@ impl State {
         Ok(())
     }
 
-    /// The newest readable state of `folder` for a run of this identity with `len` parameters, if there is any.
-    pub fn newest(folder: &Path, identity: &str, len: usize) -> Result<Option<Self>> {
+    /// The newest readable state of `folder` for a run with `len` parameters and, at the state's step, this identity;
+    /// nothing if there is no state.
+    pub fn newest(folder: &Path, identity: impl Fn(u64) -> String, len: usize) -> Result<Option<Self>> {
         let mut failure = None;
         for path in files(folder)?.iter().rev() {
             match Self::read(path, len) {
-                Ok((state, found)) if found == identity => return Ok(Some(state)),
+                Ok((state, found)) if found == identity(state.step) => return Ok(Some(state)),
                 Ok(_) => {
-                    let problem = "was saved by a run with another config, tokenizer or start; use another folder".into();
+                    let problem =
+                        "was saved by a run with another config, tokenizer or start; use another folder"
+                            .into();
                     return Err(Error::State { path: path.clone(), problem });
                 }
                 // A damaged file is skipped for the one before it; with none left, the damage is reported.
@@ -119,7 +122,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     let entries = fs::read_dir(folder).map_err(Error::read(folder))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|n| n.starts_with("step-") && n.ends_with(".safetensors")).collect();
+    let mut names: Vec<String> =
+        names.filter(|n| n.starts_with("step-") && n.ends_with(".safetensors")).collect();
     names.sort_unstable();
     Ok(names.iter().map(|name| folder.join(name)).collect())
 }
@@ -132,18 +136,18 @@ mod tests {
     fn state(step: u64) -> State {
         let settings = AdamW { ema: 0.9, ..AdamW::default() };
         let mut moments = Moments::new(vec![0.5, f32::MIN_POSITIVE, -3.25], &settings);
-        moments.update(&settings, &[0.1, 0.2, 0.3], &[0..3], 1e-3);
+        moments.update(&settings, &[0.1, 0.2, 0.3], std::slice::from_ref(&(0..3)), 1e-3);
         State { step, cursor: step * 7, tokens: step * 100, seconds: 1.5, best: Some(0.25), moments }
     }
 
     #[test]
     fn a_state_comes_back_bit_for_bit_and_two_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(State::newest(folder.path(), "a", 3).unwrap(), None);
+        assert_eq!(State::newest(folder.path(), |_| "a".into(), 3).unwrap(), None);
         for step in 1..=4 {
             state(step).save(folder.path(), "a").unwrap();
         }
-        assert_eq!(State::newest(folder.path(), "a", 3).unwrap(), Some(state(4)));
+        assert_eq!(State::newest(folder.path(), |_| "a".into(), 3).unwrap(), Some(state(4)));
         assert_eq!(files(folder.path()).unwrap().len(), KEPT);
     }
 
@@ -155,14 +159,14 @@ mod tests {
         let newest = files(folder.path()).unwrap().pop().unwrap();
         let bytes = fs::read(&newest).unwrap();
         fs::write(&newest, &bytes[..bytes.len() / 2]).unwrap();
-        assert_eq!(State::newest(folder.path(), "a", 3).unwrap().map(|state| state.step), Some(1));
+        assert_eq!(State::newest(folder.path(), |_| "a".into(), 3).unwrap().map(|state| state.step), Some(1));
     }
 
     #[test]
     fn another_run_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         state(1).save(folder.path(), "a").unwrap();
-        let error = State::newest(folder.path(), "b", 3).unwrap_err().to_string();
+        let error = State::newest(folder.path(), |_| "b".into(), 3).unwrap_err().to_string();
         assert!(error.contains("step-0000000001") && error.contains("another"), "{error}");
     }
 }

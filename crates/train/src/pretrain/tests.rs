@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use candle_core::Device;
-use demask_model::{SpecialIds, Spec, Transformer};
+use demask_model::{Spec, SpecialIds, Transformer};
 
 use super::*;
 
@@ -66,7 +66,10 @@ fn train(folder: &Path, config: &Config, stop: u64) -> (Vec<f32>, Vec<f64>) {
 fn config() -> Config {
     let text = config::tests::SMALL.replace("batch_tokens = 160", "batch_tokens = 160\ntight = 0.6");
     let steps = text.replace("steps = 40", "steps = 180");
-    Config::parse(&format!("{steps}\n[report]\nlog_steps = 1\nsave_seconds = 0\nvalidate_steps = 50\n[optimizer]\nema = 0.99")).unwrap()
+    Config::parse(&format!(
+        "{steps}\n[report]\nlog_steps = 1\nsave_seconds = 0\nvalidate_steps = 50\n[optimizer]\nema = 0.99"
+    ))
+    .unwrap()
 }
 
 #[test]
@@ -78,7 +81,12 @@ fn two_runs_of_200_steps_are_one() {
     assert_eq!(losses.len(), 200);
     assert!(a.iter().zip(&b).all(|(a, b)| a.to_bits() == b.to_bits()));
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
-    assert!(mean(&losses[..5]) > 2.5 && mean(&losses[180..]) < 1.4, "{} {}", mean(&losses[..5]), mean(&losses[180..]));
+    assert!(
+        mean(&losses[..5]) > 2.5 && mean(&losses[180..]) < 1.4,
+        "{} {}",
+        mean(&losses[..5]),
+        mean(&losses[180..])
+    );
 }
 
 #[test]

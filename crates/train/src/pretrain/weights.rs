@@ -9,7 +9,8 @@ use super::layout::Layout;
 /// A Transformer with a copy of these parameters, for decoding.
 pub fn transformer(spec: &Spec, layout: &Layout, parameters: &[f32], device: &Device) -> Result<Transformer> {
     let slots = layout.slots().iter();
-    let tensors = slots.map(|slot| Tensor::from_slice(&parameters[slot.range.clone()], slot.shape.as_slice(), device));
+    let tensors =
+        slots.map(|slot| Tensor::from_slice(&parameters[slot.range.clone()], slot.shape.as_slice(), device));
     let tensors = tensors.collect::<candle_core::Result<_>>()?;
     Transformer::new(spec.clone(), device.clone(), fingerprint(parameters), &mut Tensors { layout, tensors })
 }
@@ -20,13 +21,15 @@ pub(super) fn variables(spec: &Spec, layout: &Layout, device: &Device) -> Result
     let vars = slots.map(|slot| Var::zeros(slot.shape.as_slice(), candle_core::DType::F32, device));
     let vars: Vec<Var> = vars.collect::<candle_core::Result<_>>()?;
     let tensors = vars.iter().map(|var| var.as_tensor().clone()).collect();
-    let model = Transformer::new(spec.clone(), device.clone(), String::new(), &mut Tensors { layout, tensors })?;
+    let model =
+        Transformer::new(spec.clone(), device.clone(), String::new(), &mut Tensors { layout, tensors })?;
     Ok((model, vars))
 }
 
 /// Identifies weights in training by a hash of their bits.
 fn fingerprint(parameters: &[f32]) -> String {
-    let hash = |hash: u64, value: &f32| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash =
+        |hash: u64, value: &f32| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}", parameters.iter().fold(0xcbf2_9ce4_8422_2325, hash))
 }
 
@@ -38,7 +41,8 @@ struct Tensors<'a> {
 impl Tensors<'_> {
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let index = self.layout.slots().iter().position(|slot| slot.name == name && slot.shape == shape);
-        let index = index.ok_or_else(|| Error::Query(format!("no parameter {name} of shape {shape:?} is trained")))?;
+        let index = index
+            .ok_or_else(|| Error::Query(format!("no parameter {name} of shape {shape:?} is trained")))?;
         Ok(self.tensors[index].clone())
     }
 }

@@ -42,7 +42,8 @@ impl<'a> Terminal<'a> {
         stop_at: Option<u64>,
     ) -> Result<Self> {
         let weights = super::weights(&config.data.mixture);
-        let trained = |task: &dyn Task| weights.iter().any(|(name, weight)| *name == task.name() && *weight > 0.0);
+        let trained =
+            |task: &dyn Task| weights.iter().any(|(name, weight)| *name == task.name() && *weight > 0.0);
         let mut held_out = Vec::new();
         for task in task::all().into_iter().filter(|task| trained(task.as_ref())) {
             held_out.push(HeldOut::new(task, config, tokenizer, template)?);
@@ -85,7 +86,12 @@ impl<'a> Terminal<'a> {
 }
 
 impl HeldOut {
-    fn new(task: Box<dyn Task>, config: &Config, tokenizer: &Tokenizer, template: &ChatTemplate) -> Result<Self> {
+    fn new(
+        task: Box<dyn Task>,
+        config: &Config,
+        tokenizer: &Tokenizer,
+        template: &ChatTemplate,
+    ) -> Result<Self> {
         let (mut problems, mut longest) = (Vec::new(), 0);
         for problem in task::validation_set(task.as_ref(), config.report.validate_problems) {
             let example = encode(tokenizer, template, &problem)?;
@@ -120,7 +126,8 @@ impl Watcher for Terminal<'_> {
                 clock(progress.left)
             );
         }
-        let stop = self.stop.load(Ordering::Relaxed) || self.stop_at.is_some_and(|stop| progress.step >= stop);
+        let stop =
+            self.stop.load(Ordering::Relaxed) || self.stop_at.is_some_and(|stop| progress.step >= stop);
         if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -133,7 +140,8 @@ impl Watcher for Terminal<'_> {
     }
 
     fn on_validation(&mut self, step: u64, scores: &[Score], exported: bool) {
-        let scores: Vec<String> = scores.iter().map(|s| format!("{} {:.1} %", s.name, 100.0 * s.value)).collect();
+        let scores: Vec<String> =
+            scores.iter().map(|s| format!("{} {:.1} %", s.name, 100.0 * s.value)).collect();
         let exported = if exported { "  (exported)" } else { "" };
         eprintln!("validation at {step}: {}{exported}", scores.join("  "));
     }

@@ -28,7 +28,11 @@ impl Autograd {
 impl Gradient for Autograd {
     fn add(&mut self, parameters: &[f32], part: &Part, gradient: &mut [f32]) -> Result<Loss> {
         for (var, slot) in self.vars.iter().zip(self.layout.slots()) {
-            var.set(&Tensor::from_slice(&parameters[slot.range.clone()], slot.shape.as_slice(), var.device())?)?;
+            var.set(&Tensor::from_slice(
+                &parameters[slot.range.clone()],
+                slot.shape.as_slice(),
+                var.device(),
+            )?)?;
         }
         let hidden = self.model.hidden(&part.packed, Some(&part.rows))?;
         let logits = self.model.head(&hidden)?;

@@ -157,7 +157,12 @@ impl Gradient for Fused {
         };
         let d = self.spec.hidden;
         let first = &mut self.kept[0];
-        gather(&parameters[self.embed.clone()], &part.packed.tokens, d, room(&mut first.x, part.packed.tokens.len() * d));
+        gather(
+            &parameters[self.embed.clone()],
+            &part.packed.tokens,
+            d,
+            room(&mut first.x, part.packed.tokens.len() * d),
+        );
         let layers = self.spec.layers;
         for layer in 0..layers {
             let geometry = if layer + 1 == layers { &some } else { &every };
@@ -168,10 +173,22 @@ impl Gradient for Fused {
         let loss = self.predict(parameters, part, gradient);
         for layer in (0..layers).rev() {
             let geometry = if layer + 1 == layers { &some } else { &every };
-            self.kept[layer].backward(&self.spec, &self.places[layer], parameters, geometry, &mut self.scratch, gradient);
+            self.kept[layer].backward(
+                &self.spec,
+                &self.places[layer],
+                parameters,
+                geometry,
+                &mut self.scratch,
+                gradient,
+            );
         }
         let rows = part.packed.tokens.len();
-        scatter_add(&mut gradient[self.embed.clone()], &part.packed.tokens, d, room(&mut self.scratch.x, rows * d));
+        scatter_add(
+            &mut gradient[self.embed.clone()],
+            &part.packed.tokens,
+            d,
+            room(&mut self.scratch.x, rows * d),
+        );
         Ok(loss)
     }
 
@@ -202,10 +219,22 @@ impl Fused {
 }
 
 impl Kept {
-    fn forward(&mut self, spec: &Spec, places: &Places, parameters: &[f32], geometry: &Geometry<'_>, out: &mut Vec<f32>) {
+    fn forward(
+        &mut self,
+        spec: &Spec,
+        places: &Places,
+        parameters: &[f32],
+        geometry: &Geometry<'_>,
+        out: &mut Vec<f32>,
+    ) {
         let (d, ffn, q_width, kv_width) = (spec.hidden, spec.ffn, spec.q_width(), spec.kv_width());
         let (rows, asking) = (geometry.positions.len(), geometry.asking);
-        let linear = |x: &[f32], rows: usize, k: usize, w: &Range<usize>, bias: Option<&Range<usize>>, y: &mut [f32]| {
+        let linear = |x: &[f32],
+                      rows: usize,
+                      k: usize,
+                      w: &Range<usize>,
+                      bias: Option<&Range<usize>>,
+                      y: &mut [f32]| {
             let n = w.len() / k;
             let bias = bias.map(|bias| &parameters[bias.clone()]);
             kernels::gemm(x, rows, k, Weights::F32(&parameters[w.clone()]), n, bias, y);
@@ -271,7 +300,8 @@ impl Kept {
         let (d, rows, asking) = (spec.hidden, geometry.positions.len(), geometry.asking);
         let of = |range: &Range<usize>| &parameters[range.clone()];
         let (q_width, kv_width) = (spec.q_width(), spec.kv_width());
-        let (q, k, v) = (&scratch.q[..asking * q_width], &scratch.k[..rows * kv_width], &scratch.v[..rows * kv_width]);
+        let (q, k, v) =
+            (&scratch.q[..asking * q_width], &scratch.k[..rows * kv_width], &scratch.v[..rows * kv_width]);
         let normed = room(&mut scratch.normed, rows * d);
         through(k, rows, of(&places.k), kv_width, d, normed, false);
         through(v, rows, of(&places.v), kv_width, d, normed, true);
@@ -285,7 +315,14 @@ impl Kept {
         }
         let through_norm = room(&mut scratch.through_norm, rows * d);
         let norm_gradient = &mut gradient[places.attn_norm.clone()];
-        kernels::rms_norm_backward(&self.x[..rows * d], of(&places.attn_norm), spec.eps, normed, through_norm, norm_gradient);
+        kernels::rms_norm_backward(
+            &self.x[..rows * d],
+            of(&places.attn_norm),
+            spec.eps,
+            normed,
+            through_norm,
+            norm_gradient,
+        );
         match geometry.rows {
             None => add(room(&mut scratch.x, rows * d), through_norm),
             Some(places_of) => {
@@ -321,7 +358,14 @@ impl Kept {
         weight(up, rows, input, ffn, d, &mut gradient[places.up.clone()]);
         let through_norm = room(&mut scratch.through_norm, rows * d);
         let norm_gradient = &mut gradient[places.ffn_norm.clone()];
-        kernels::rms_norm_backward(&self.mid[..rows * d], of(&places.ffn_norm), spec.eps, normed, through_norm, norm_gradient);
+        kernels::rms_norm_backward(
+            &self.mid[..rows * d],
+            of(&places.ffn_norm),
+            spec.eps,
+            normed,
+            through_norm,
+            norm_gradient,
+        );
         add(x, through_norm);
     }
 
@@ -347,7 +391,17 @@ impl Kept {
         let own = (&self.q[..asking * q_width], &self.k[..rows * kv_width], &self.v[..rows * kv_width]);
         let lse = &self.lse[..asking * spec.heads];
         kernels::attention_backward(
-            own.0, own.1, own.2, own_attended, lse, attended, heads(spec), geometry.segments, q, k, v,
+            own.0,
+            own.1,
+            own.2,
+            own_attended,
+            lse,
+            attended,
+            heads(spec),
+            geometry.segments,
+            q,
+            k,
+            v,
         );
         rope(spec, q, geometry.asking_positions, spec.heads, true);
         rope(spec, k, geometry.positions, spec.kv_heads, true);
@@ -374,7 +428,13 @@ fn rope(spec: &Spec, x: &mut [f32], positions: &[u32], heads: usize, inverse: bo
 
 /// Gradient of a linear map's input: `to (+)= grad[rows, n] · w[n, k]`.
 fn through(grad: &[f32], rows: usize, w: &[f32], n: usize, k: usize, to: &mut [f32], accumulate: bool) {
-    kernels::matmul(Shape { m: rows, n: k, k: n }, Strided::rows(grad, n), Strided::rows(w, k), to, accumulate);
+    kernels::matmul(
+        Shape { m: rows, n: k, k: n },
+        Strided::rows(grad, n),
+        Strided::rows(w, k),
+        to,
+        accumulate,
+    );
 }
 
 /// Gradient of a linear map's weights: `to += grad[rows, n]ᵀ · x[rows, k]`.

@@ -61,7 +61,8 @@ mod tests {
             let spec = Spec { tied, ..spec() };
             let layout = Layout::new(&spec).unwrap();
             // Biases start at zero; moved, they show mistakes.
-            let parameters: Vec<f32> = layout.initial(3).iter().enumerate().map(|(i, p)| p + (i % 5) as f32 * 0.02).collect();
+            let parameters: Vec<f32> =
+                layout.initial(3).iter().enumerate().map(|(i, p)| p + (i % 5) as f32 * 0.02).collect();
             let mut autograd = Autograd::new(&spec, &layout, &Device::Cpu).unwrap();
             let mut fused = Fused::new(&spec, &layout);
             for objective in [Objective::Autoregressive, Objective::Diffusion] {

@@ -56,7 +56,8 @@ pub(super) fn asking(packed: &Packed, rows: &[u32]) -> (Arc<[u32]>, Vec<Segment>
         let runs = own.chunk_by(|a, b| segment.causal_offset.is_none() || a + 1 == *b);
         for run in runs {
             // Neighbouring causal rows keep seeing one key more each, so a run is one segment.
-            let causal_offset = segment.causal_offset.map(|offset| offset + run[0] as usize - segment.q.start);
+            let causal_offset =
+                segment.causal_offset.map(|offset| offset + run[0] as usize - segment.q.start);
             segments.push(Segment { q: start..start + run.len(), k: segment.k.clone(), causal_offset });
             start += run.len();
         }
