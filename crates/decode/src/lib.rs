@@ -7,6 +7,7 @@ pub mod dependency;
 pub mod error;
 pub mod job;
 pub mod marginals;
+pub mod mask;
 pub mod observer;
 pub mod probe;
 pub mod rng;

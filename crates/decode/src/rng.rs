@@ -29,6 +29,13 @@ impl Rng {
         Self { key: mix(mix(seed ^ 0x9E37_79B9_7F4A_7C15) ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03)) }
     }
 
+    /// The stream of a name, e.g. the id of an example of a dataset.
+    pub fn named(seed: u64, name: &str) -> Self {
+        // FNV-1a: the standard hasher's values may change from one Rust to the next.
+        let eat = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self::new(seed, name.bytes().fold(0xcbf2_9ce4_8422_2325, eat))
+    }
+
     /// 64 random bits.
     pub fn bits(&self, purpose: Purpose, step: u64, position: u64) -> u64 {
         let a = mix(self.key ^ (purpose as u64).wrapping_mul(0xA076_1D64_78BD_642F));

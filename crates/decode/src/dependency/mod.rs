@@ -4,6 +4,8 @@
 //! Two sources: the learned [`Predictor`] (one product over hidden rows) and the [`Oracle`] (reveal
 //! and measure). The oracle also makes the TV cache and checks sub-additivity.
 
+mod file;
+mod names;
 mod oracle;
 mod predictor;
 
@@ -12,8 +14,9 @@ use demask_model::HiddenRow;
 use crate::error::Result;
 use crate::strategy::Step;
 
-pub use oracle::{Draws, Oracle, Reveals};
-pub use predictor::{Metadata, Mix, Predictor};
+pub use file::{FILE_NAME, Layout, Understanding};
+pub use oracle::{Draws, Masked, Oracle, Reveals};
+pub use predictor::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Predictor, Projection};
 
 /// Something that tells the dependency matrix of a step.
 pub trait DependencySource: Send + Sync {

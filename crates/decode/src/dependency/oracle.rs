@@ -3,16 +3,17 @@
 //! whole vocabulary.
 //!
 //! One primitive, three uses: DEMASK with the true D, TV-cache generation, and the sub-additivity
-//! run. Memory is bounded by the token budget of a batch, whatever `|M|`.
+//! run. The canvases of several examples may share forward passes. The logits with everything masked
+//! are kept, `|M|×V` of each example; those of the reveals are bounded by the token budget of a batch.
 
 use demask_kernels::{softmax_stats, total_variation};
-use demask_model::HiddenRow;
+use demask_model::{HiddenRow, Rows};
 use rayon::prelude::*;
 
 use crate::dependency::{Dependency, DependencySource};
 use crate::error::{Error, Result};
 use crate::rng::{Purpose, Rng};
-use crate::strategy::{Probe, Step};
+use crate::strategy::{Probe, Question, Step};
 
 /// Which tokens are revealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,19 @@ pub struct Reveals<'a> {
     /// `|M|×V` logits.
     logits: Vec<f32>,
     lse: Vec<f32>,
+    hidden: Option<Rows>,
     vocab: usize,
+}
+
+/// A canvas to measure reveals on.
+#[derive(Debug, Clone, Copy)]
+pub struct Masked<'a> {
+    /// The whole canvas, masks included.
+    pub tokens: &'a [u32],
+    /// The paper's `M`, ascending.
+    pub masked: &'a [usize],
+    /// Rows of the residual stream to keep (after the final norm).
+    pub rows: Option<&'a [usize]>,
 }
 
 type Base<'a> = Reveals<'a>;
@@ -73,14 +86,43 @@ type Base<'a> = Reveals<'a>;
 impl<'a> Reveals<'a> {
     /// Runs the canvas as it is and keeps the distributions at `masked`.
     pub fn measure(probe: &dyn Probe, tokens: &'a [u32], masked: &'a [usize]) -> Result<Self> {
+        Ok(Self::measure_each(probe, &[Masked { tokens, masked, rows: None }])?.remove(0))
+    }
+
+    /// The same for several canvases in common forward passes.
+    pub fn measure_each(probe: &dyn Probe, canvases: &[Masked<'a>]) -> Result<Vec<Self>> {
         let vocab = probe.vocab();
-        let mut logits = Vec::with_capacity(masked.len() * vocab);
-        probe.ask(&[tokens.to_vec()], masked, &mut |_, _, rows| logits.extend_from_slice(rows))?;
-        let lse: Vec<f32> = logits.par_chunks_exact(vocab).map(|row| softmax_stats(row).logsumexp).collect();
-        if let Some(bad) = lse.iter().position(|l| !l.is_finite()) {
-            return Err(Error::NotFinite { position: masked[bad], step: 0 });
-        }
-        Ok(Self { tokens, masked, logits, lse, vocab })
+        let questions = canvases.iter().map(|c| Question {
+            tokens: c.tokens,
+            predict: c.masked,
+            hidden: c.rows.map(|rows| (rows, HiddenRow::I)),
+        });
+        let questions: Vec<_> = questions.collect();
+        let ends = ends(canvases.iter().map(|c| c.masked.len()));
+        let mut logits: Vec<Vec<f32>> = canvases.iter().map(|c| Vec::with_capacity(c.masked.len() * vocab)).collect();
+        let hidden = probe.ask_each(&questions, &mut |first, chunk| {
+            let (mut row, mut rest) = (first, &*chunk);
+            while !rest.is_empty() {
+                let canvas = ends.partition_point(|&end| end <= row);
+                let (part, later) = rest.split_at(((ends[canvas] - row) * vocab).min(rest.len()));
+                logits[canvas].extend_from_slice(part);
+                (row, rest) = (row + part.len() / vocab, later);
+            }
+        })?;
+        let each = canvases.iter().zip(logits).zip(hidden);
+        each.map(|((c, logits), hidden)| {
+            let lse: Vec<f32> = logits.par_chunks_exact(vocab).map(|row| softmax_stats(row).logsumexp).collect();
+            if let Some(bad) = lse.iter().position(|l| !l.is_finite()) {
+                return Err(Error::NotFinite { position: c.masked[bad], step: 0 });
+            }
+            Ok(Self { tokens: c.tokens, masked: c.masked, logits, lse, hidden, vocab })
+        })
+        .collect()
+    }
+
+    /// The rows of the residual stream that were to be kept.
+    pub fn hidden(&self) -> Option<&Rows> {
+        self.hidden.as_ref()
     }
 
     /// Logits of masked position number `index`.
@@ -118,23 +160,44 @@ impl<'a> Reveals<'a> {
 
     /// `D(y)`: column j is the total variation at every i after revealing `tokens[j]` at j alone.
     pub fn reveal(&self, probe: &dyn Probe, tokens: &[u32]) -> Result<Dependency> {
-        let size = self.masked.len();
-        let canvases: Vec<Vec<u32>> = (0..size).map(|j| self.with(&[(j, tokens[j])])).collect();
-        let mut data = vec![0.0; size * size];
-        self.compare(probe, &canvases, |j, i, tv| {
+        Ok(Self::reveal_each(probe, &[(self, tokens)])?.remove(0))
+    }
+
+    /// `D(y)` of several canvases, or of several draws of one, in common forward passes.
+    pub fn reveal_each(probe: &dyn Probe, reveals: &[(&Self, &[u32])]) -> Result<Vec<Dependency>> {
+        let alone = |(base, tokens): &(&Self, &[u32])| -> Vec<Vec<u32>> {
+            (0..base.masked.len()).map(|j| base.with(&[(j, tokens[j])])).collect()
+        };
+        let canvases: Vec<Vec<Vec<u32>>> = reveals.iter().map(alone).collect();
+        let mut data: Vec<Vec<f32>> = reveals.iter().map(|(base, _)| vec![0.0; base.masked.len().pow(2)]).collect();
+        let compared = reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
+        Self::compare_each(probe, &compared.collect::<Vec<_>>(), |example, j, i, tv| {
             if i != j {
-                data[i * size + j] = tv;
+                data[example][i * reveals[example].0.masked.len() + j] = tv;
             }
         })?;
-        Ok(Dependency::from_rows(data, size))
+        Ok(data.into_iter().zip(reveals).map(|(d, (base, _))| Dependency::from_rows(d, base.masked.len())).collect())
     }
 
     /// Total variation at every masked position after revealing several tokens at once:
     /// `(index into M, token)` pairs.
     pub fn reveal_together(&self, probe: &dyn Probe, tokens: &[(usize, u32)]) -> Result<Vec<f32>> {
-        let mut tv = vec![0.0; self.masked.len()];
-        self.compare(probe, &[self.with(tokens)], |_, i, value| tv[i] = value)?;
-        Ok(tv)
+        Ok(Self::reveal_sets(probe, &[(self, vec![tokens.to_vec()])])?.remove(0).data)
+    }
+
+    /// The same for several sets of tokens of several canvases, in common forward passes: for each
+    /// canvas a row per set, a column per masked position. A revealed position's own value means nothing.
+    pub fn reveal_sets(probe: &dyn Probe, reveals: &[(&Self, Vec<Vec<(usize, u32)>>)]) -> Result<Vec<Rows>> {
+        let canvases: Vec<Vec<Vec<u32>>> =
+            reveals.iter().map(|(base, sets)| sets.iter().map(|set| base.with(set)).collect()).collect();
+        let mut values: Vec<Rows> =
+            reveals.iter().map(|(base, sets)| Rows::zeros(sets.len(), base.masked.len())).collect();
+        let compared = reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
+        Self::compare_each(probe, &compared.collect::<Vec<_>>(), |example, set, i, tv| {
+            let width = values[example].width;
+            values[example].data[set * width + i] = tv;
+        })?;
+        Ok(values)
     }
 
     /// The expectation over every token but the mask, weighted by its probability.
@@ -166,15 +229,55 @@ impl<'a> Reveals<'a> {
         canvases: &[Vec<u32>],
         mut measured: impl FnMut(usize, usize, f32),
     ) -> Result<()> {
-        probe.ask(canvases, self.masked, &mut |canvas, first, logits| {
-            let rows = logits.par_chunks_exact(self.vocab).enumerate();
-            let tv: Vec<f32> = rows
-                .map(|(offset, row)| {
-                    let i = first + offset;
-                    total_variation(self.row(i), self.lse[i], row, softmax_stats(row).logsumexp)
-                })
-                .collect();
-            tv.into_iter().enumerate().for_each(|(offset, tv)| measured(canvas, first + offset, tv));
-        })
+        Self::compare_each(probe, &[(self, canvases)], |_, canvas, i, tv| measured(canvas, i, tv))
     }
+
+    /// Total variation at every masked position of every canvas against the base it belongs to:
+    /// base, canvas, index into M, value.
+    fn compare_each(
+        probe: &dyn Probe,
+        bases: &[(&Self, &[Vec<u32>])],
+        mut measured: impl FnMut(usize, usize, usize, f32),
+    ) -> Result<()> {
+        let vocab = probe.vocab();
+        let questions = bases.iter().flat_map(|(base, canvases)| {
+            canvases.iter().map(|tokens| Question { tokens, predict: base.masked, hidden: None })
+        });
+        let questions: Vec<_> = questions.collect();
+        let ends = ends(bases.iter().map(|(base, canvases)| canvases.len() * base.masked.len()));
+        let place = |row: usize| {
+            let index = ends.partition_point(|&end| end <= row);
+            let base = bases[index].0;
+            let local = row - if index == 0 { 0 } else { ends[index - 1] };
+            (index, local / base.masked.len(), local % base.masked.len())
+        };
+        let mut bad = None;
+        probe.ask_each(&questions, &mut |first, logits| {
+            let compare = |(offset, row): (usize, &[f32])| {
+                let (index, _, i) = place(first + offset);
+                let base = bases[index].0;
+                total_variation(base.row(i), base.lse[i], row, softmax_stats(row).logsumexp)
+            };
+            let tv: Vec<f32> = logits.par_chunks_exact(vocab).enumerate().map(compare).collect();
+            for (offset, tv) in tv.into_iter().enumerate() {
+                let (index, canvas, i) = place(first + offset);
+                if !tv.is_finite() {
+                    bad.get_or_insert(bases[index].0.masked[i]);
+                }
+                measured(index, canvas, i, tv);
+            }
+        })?;
+        bad.map_or(Ok(()), |position| Err(Error::NotFinite { position, step: 0 }))
+    }
+}
+
+/// Running sums.
+fn ends(counts: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut end = 0;
+    counts
+        .map(|count| {
+            end += count;
+            end
+        })
+        .collect()
 }

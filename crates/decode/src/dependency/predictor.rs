@@ -1,6 +1,10 @@
 //! The learned dependency predictor (section 4.3): `D̂ = σ(H W_Q (H W_K)ᵀ / √d)` over the hidden
 //! rows of the masked positions, zero diagonal. At inference `W = W_Q W_Kᵀ` is merged, so one d×d
 //! product per head remains.
+//!
+//! Several heads and a two-layer projection before them (the paper's future directions) are data of
+//! [`Parts`]; the paper's predictor is one head and no projection.
+//! Invariant: a predictor that exists has matrices that fit one another and finite numbers.
 
 use demask_kernels::{Weights, gemm};
 use demask_model::{HiddenRow, Rows};
@@ -11,12 +15,23 @@ use crate::error::{Error, Result};
 use crate::strategy::Step;
 
 /// How the heads' matrices become one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum Mix {
     /// The mean of the heads' sigmoids (one head: the paper).
+    #[default]
     Mean,
     /// A learned convex combination.
     Weighted(Vec<f32>),
+}
+
+/// On which side of the backbone's final norm the hidden rows are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FinalNorm {
+    /// Rows that went through the norm, as the head reads them.
+    #[default]
+    After,
+    /// Rows of the residual stream itself.
+    Before,
 }
 
 /// What a predictor's file says of it.
@@ -24,6 +39,8 @@ pub enum Mix {
 pub struct Metadata {
     /// Which hidden row stands for a position.
     pub hidden_row: HiddenRow,
+    /// Before or after the final norm.
+    pub final_norm: FinalNorm,
     /// Fingerprint of the backbone it was trained on.
     pub backbone: Option<String>,
     /// What it was trained on.
@@ -32,48 +49,223 @@ pub struct Metadata {
     pub validation_mse: Option<f64>,
 }
 
+impl Metadata {
+    /// Nothing known but the hidden row; after the final norm.
+    pub fn new(hidden_row: HiddenRow) -> Self {
+        Self { hidden_row, final_norm: FinalNorm::After, backbone: None, trained_on: None, validation_mse: None }
+    }
+}
+
+/// A head's matrices, each `[in, out]` (a row per input: `q = h·W_Q`).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Head {
+    /// `W_Q` and `W_K`, as they are trained.
+    Pair {
+        /// `W_Q`.
+        query: Rows,
+        /// `W_K`.
+        key: Rows,
+    },
+    /// `W = W_Q W_Kᵀ`.
+    Merged(Rows),
+}
+
+/// The non-linearity inside a [`Projection`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `max(x, 0)`.
+    Relu,
+    /// `x·σ(x)`.
+    Silu,
+}
+
+impl Activation {
+    /// Its value at `x`.
+    pub fn apply(self, x: f32) -> f32 {
+        match self {
+            Self::Relu => x.max(0.0),
+            Self::Silu => x / (1.0 + (-x).exp()),
+        }
+    }
+}
+
+/// Two layers between the hidden rows and the heads: `act(h·first)·second`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Projection {
+    /// `[d, inner]`.
+    pub first: Rows,
+    /// `[inner, out]`.
+    pub second: Rows,
+    /// Between the two.
+    pub activation: Activation,
+}
+
+/// Everything a predictor consists of, as it is trained and stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// One or more heads.
+    pub heads: Vec<Head>,
+    /// What comes before the heads, if anything.
+    pub projection: Option<Projection>,
+    /// How the heads become one matrix.
+    pub mix: Mix,
+    /// Factor of the scores before the sigmoid; `None` is the paper's `1/√d`, where `d` is the width
+    /// of the rows the heads read.
+    pub scale: Option<f32>,
+    /// What is known of it.
+    pub metadata: Metadata,
+}
+
+impl Parts {
+    /// The paper's predictor: one pair of `d×d` matrices, `[in, out]`.
+    pub fn single(query: Rows, key: Rows, metadata: Metadata) -> Self {
+        Self { heads: vec![Head::Pair { query, key }], projection: None, mix: Mix::Mean, scale: None, metadata }
+    }
+
+    /// Width of the backbone's hidden rows that it reads.
+    pub fn width(&self) -> usize {
+        self.projection.as_ref().map_or_else(|| self.head_width(), |p| p.first.len())
+    }
+
+    /// Width of the rows the heads read.
+    pub fn head_width(&self) -> usize {
+        match self.heads.first() {
+            Some(Head::Pair { query, .. }) => query.len(),
+            Some(Head::Merged(w)) => w.len(),
+            None => 0,
+        }
+    }
+
+    /// Refuses parts that do not fit one another.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |problem: String| Err(Error::Predictor(format!("the predictor does not fit together: {problem}")));
+        let width = self.head_width();
+        if width == 0 {
+            return refuse("it has no head".into());
+        }
+        for (index, head) in self.heads.iter().enumerate() {
+            let fits = match head {
+                Head::Pair { query, key } => {
+                    query.len() == width && key.len() == width && query.width == key.width && full(query) && full(key)
+                }
+                Head::Merged(w) => w.len() == width && w.width == width && full(w),
+            };
+            if !fits {
+                return refuse(format!("head {index} does not read rows of width {width}"));
+            }
+        }
+        if let Some(Projection { first, second, .. }) = &self.projection {
+            if !full(first) || !full(second) || first.width != second.len() || second.width != width {
+                return refuse(format!(
+                    "the projection maps {} → {} and {} → {}, the heads read {width}",
+                    first.len(), first.width, second.len(), second.width
+                ));
+            }
+        }
+        if let Mix::Weighted(weights) = &self.mix {
+            let sum: f32 = weights.iter().sum();
+            if weights.len() != self.heads.len() || weights.iter().any(|w| !(*w >= 0.0)) || (sum - 1.0).abs() > 1e-3 {
+                return refuse(format!("{} heads are mixed with weights {weights:?}, which must sum to 1", self.heads.len()));
+            }
+        }
+        if self.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
+            return refuse(format!("its scale is {:?}", self.scale));
+        }
+        if self.matrices().any(|m| m.data.iter().any(|v| !v.is_finite())) {
+            return refuse("a matrix holds a value that is not finite".into());
+        }
+        Ok(())
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Rows> {
+        let heads = self.heads.iter().flat_map(|head| match head {
+            Head::Pair { query, key } => vec![query, key],
+            Head::Merged(w) => vec![w],
+        });
+        heads.chain(self.projection.iter().flat_map(|p| [&p.first, &p.second]))
+    }
+}
+
+fn full(matrix: &Rows) -> bool {
+    matrix.width > 0 && !matrix.data.is_empty() && matrix.data.len() % matrix.width == 0
+}
+
 /// A predictor ready for inference.
 #[derive(Debug, Clone)]
 pub struct Predictor {
-    d: usize,
-    /// Per head `Wᵀ` as `[out, in]`, so that `A = H·W` is a plain GEMM.
-    merged: Vec<Vec<f32>>,
+    width: usize,
+    projection: Option<Layers>,
+    heads: Vec<Bilinear>,
+    scale: f32,
     mix: Mix,
     metadata: Metadata,
 }
 
+/// A projection's matrices as `[out, in]`, so that each layer is a plain GEMM.
+#[derive(Debug, Clone)]
+struct Layers {
+    first: Rows,
+    second: Rows,
+    activation: Activation,
+}
+
+/// A head's bilinear form over rows of one width; matrices as `[out, in]`.
+#[derive(Debug, Clone)]
+enum Bilinear {
+    /// `Wᵀ`: one product per step.
+    Merged(Rows),
+    /// `W_Qᵀ` and `W_Kᵀ`, kept apart where two narrow products are cheaper than one square one.
+    Narrow(Rows, Rows),
+}
+
 impl Predictor {
+    /// From its parts.
+    pub fn new(parts: Parts) -> Result<Self> {
+        parts.check()?;
+        let (width, head_width) = (parts.width(), parts.head_width());
+        let prepare = |head: &Head| match head {
+            Head::Merged(w) => Bilinear::Merged(transpose(w)),
+            Head::Pair { query, key } if 2 * query.width < head_width => {
+                Bilinear::Narrow(transpose(query), transpose(key))
+            }
+            // Wᵀ = W_K W_Qᵀ, row-major `[out, in]`.
+            Head::Pair { query, key } => Bilinear::Merged(times_transposed(key, query)),
+        };
+        Ok(Self {
+            width,
+            heads: parts.heads.iter().map(prepare).collect(),
+            projection: parts.projection.map(|p| Layers {
+                first: transpose(&p.first),
+                second: transpose(&p.second),
+                activation: p.activation,
+            }),
+            scale: parts.scale.unwrap_or(1.0 / (head_width as f32).sqrt()),
+            mix: parts.mix,
+            metadata: parts.metadata,
+        })
+    }
+
     /// From one merged `W` per head, row-major `[in, out]`.
     pub fn from_merged(d: usize, heads: Vec<Vec<f32>>, mix: Mix, metadata: Metadata) -> Result<Self> {
-        if heads.is_empty() || heads.iter().any(|w| w.len() != d * d) {
-            return Err(Error::Predictor(format!("a predictor of width {d} needs {d}×{d} matrices")));
-        }
-        let merged = heads.iter().map(|w| transpose(w, d)).collect();
-        Ok(Self { d, merged, mix, metadata })
+        let heads = heads.into_iter().map(|data| Head::Merged(Rows { data, width: d })).collect();
+        Self::new(Parts { heads, projection: None, mix, scale: None, metadata })
     }
 
     /// From `W_Q` and `W_K` per head, row-major `[in, out]` (`q = h·W_Q`).
     pub fn from_pairs(d: usize, heads: &[(Vec<f32>, Vec<f32>)], mix: Mix, metadata: Metadata) -> Result<Self> {
-        if heads.iter().any(|(q, k)| q.len() != k.len() || q.is_empty() || q.len() % d != 0) {
-            return Err(Error::Predictor(format!("a predictor of width {d} needs pairs of matrices with {d} rows")));
-        }
-        let merge = |(q, k): &(Vec<f32>, Vec<f32>)| {
-            let inner = q.len() / d;
-            let mut w = vec![0.0; d * d];
-            gemm(q, d, inner, Weights::F32(k), d, None, &mut w);
-            w
-        };
-        Self::from_merged(d, heads.iter().map(merge).collect(), mix, metadata)
+        let rows = |data: &Vec<f32>| Rows { data: data.clone(), width: data.len() / d.max(1) };
+        let heads = heads.iter().map(|(q, k)| Head::Pair { query: rows(q), key: rows(k) }).collect();
+        Self::new(Parts { heads, projection: None, mix, scale: None, metadata })
     }
 
     /// Width of the hidden rows it reads.
     pub fn width(&self) -> usize {
-        self.d
+        self.width
     }
 
     /// Number of heads.
     pub fn heads(&self) -> usize {
-        self.merged.len()
+        self.heads.len()
     }
 
     /// What its file says.
@@ -83,18 +275,18 @@ impl Predictor {
 
     /// `D̂` over hidden rows `[|M|, d]`.
     pub fn predict(&self, hidden: &Rows) -> Dependency {
-        let (size, d) = (hidden.len(), self.d);
+        let size = hidden.len();
+        let projected = self.projection.as_ref().map(|layers| layers.forward(hidden));
+        let rows = projected.as_ref().unwrap_or(hidden);
         let mut out = vec![0.0_f32; size * size];
-        let (mut projected, mut scores) = (vec![0.0; size * d], vec![0.0; size * size]);
-        let scale = 1.0 / (d as f32).sqrt();
-        for (head, w) in self.merged.iter().enumerate() {
+        for (index, head) in self.heads.iter().enumerate() {
             let weight = match &self.mix {
-                Mix::Mean => 1.0 / self.merged.len() as f32,
-                Mix::Weighted(weights) => weights[head],
+                Mix::Mean => 1.0 / self.heads.len() as f32,
+                Mix::Weighted(weights) => weights[index],
             };
-            gemm(&hidden.data, size, d, Weights::F32(w), d, None, &mut projected);
-            gemm(&projected, size, d, Weights::F32(&hidden.data), size, None, &mut scores);
-            out.par_iter_mut().zip(&scores).for_each(|(o, s)| *o += weight / (1.0 + (-s * scale).exp()));
+            let scores = head.scores(rows);
+            let scale = self.scale;
+            out.par_iter_mut().zip(&scores.data).for_each(|(o, s)| *o += weight / (1.0 + (-s * scale).exp()));
         }
         (0..size).for_each(|i| out[i * size + i] = 0.0);
         Dependency::from_rows(out, size)
@@ -108,22 +300,197 @@ impl DependencySource for Predictor {
 
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency> {
         let hidden = step.hidden.ok_or_else(|| Error::Predictor("the forward pass returned no hidden rows".into()))?;
-        if hidden.width != self.d {
+        if hidden.width != self.width {
             return Err(Error::Predictor(format!(
                 "the predictor reads hidden rows of width {} but the backbone's are {} wide",
-                self.d, hidden.width
+                self.width, hidden.width
             )));
         }
         Ok(self.predict(hidden))
     }
 }
 
-fn transpose(w: &[f32], d: usize) -> Vec<f32> {
-    let mut t = vec![0.0; d * d];
-    for i in 0..d {
-        for j in 0..d {
-            t[j * d + i] = w[i * d + j];
+impl Layers {
+    fn forward(&self, hidden: &Rows) -> Rows {
+        let mut inner = times_transposed(hidden, &self.first);
+        inner.data.par_iter_mut().for_each(|x| *x = self.activation.apply(*x));
+        times_transposed(&inner, &self.second)
+    }
+}
+
+impl Bilinear {
+    /// `h_i W h_jᵀ` for all pairs.
+    fn scores(&self, rows: &Rows) -> Rows {
+        match self {
+            Self::Merged(w) => times_transposed(&times_transposed(rows, w), rows),
+            Self::Narrow(query, key) => times_transposed(&times_transposed(rows, query), &times_transposed(rows, key)),
         }
     }
-    t
+}
+
+/// `a·bᵀ`.
+fn times_transposed(a: &Rows, b: &Rows) -> Rows {
+    let mut out = Rows::zeros(a.len(), b.len());
+    gemm(&a.data, a.len(), a.width, Weights::F32(&b.data), b.len(), None, &mut out.data);
+    out
+}
+
+pub(super) fn transpose(matrix: &Rows) -> Rows {
+    let (rows, columns) = (matrix.len(), matrix.width);
+    let mut out = Rows::zeros(columns, rows);
+    // In bands of rows, so that both sides are walked within a few cache lines.
+    out.data.par_chunks_mut(rows * 16).enumerate().for_each(|(band, out)| {
+        for i in 0..rows {
+            for (j, out) in out.chunks_exact_mut(rows).enumerate() {
+                out[i] = matrix.data[i * columns + band * 16 + j];
+            }
+        }
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rng::{Purpose, Rng};
+
+    fn matrix(seed: u64, rows: usize, columns: usize, size: f64) -> Rows {
+        let rng = Rng::new(seed, 0);
+        let draw = |i: usize| (rng.uniform(Purpose::Mask, 0, i as u64) * 2.0 - 1.0) * size;
+        Rows { data: (0..rows * columns).map(|i| draw(i) as f32).collect(), width: columns }
+    }
+
+    /// `Σ_k row[k]·m[k, ·]` in double precision: the plain meaning of `row·m`.
+    fn times(row: &[f64], m: &Rows) -> Vec<f64> {
+        (0..m.width).map(|j| row.iter().enumerate().map(|(k, x)| x * f64::from(m.row(k)[j])).sum()).collect()
+    }
+
+    /// The definition, pair by pair.
+    fn naive(parts: &Parts, hidden: &Rows) -> Vec<f64> {
+        let rows: Vec<Vec<f64>> = hidden
+            .iter()
+            .map(|h| {
+                let h: Vec<f64> = h.iter().map(|&x| f64::from(x)).collect();
+                let Some(p) = &parts.projection else { return h };
+                let inner = times(&h, &p.first);
+                let inner: Vec<f64> = inner
+                    .iter()
+                    .map(|&x| match p.activation {
+                        Activation::Relu => x.max(0.0),
+                        Activation::Silu => x / (1.0 + (-x).exp()),
+                    })
+                    .collect();
+                times(&inner, &p.second)
+            })
+            .collect();
+        let width = rows[0].len() as f64;
+        let scale = parts.scale.map_or(1.0 / width.sqrt(), f64::from);
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let mut out = Vec::new();
+        for i in 0..rows.len() {
+            for j in 0..rows.len() {
+                let mut sum = 0.0;
+                for (h, head) in parts.heads.iter().enumerate() {
+                    let score = match head {
+                        Head::Pair { query, key } => dot(&times(&rows[i], query), &times(&rows[j], key)),
+                        Head::Merged(w) => dot(&times(&rows[i], w), &rows[j]),
+                    };
+                    let weight = match &parts.mix {
+                        Mix::Mean => 1.0 / parts.heads.len() as f64,
+                        Mix::Weighted(w) => f64::from(w[h]),
+                    };
+                    sum += weight / (1.0 + (-score * scale).exp());
+                }
+                out.push(if i == j { 0.0 } else { sum });
+            }
+        }
+        out
+    }
+
+    fn assert_as_defined(parts: Parts, positions: usize) {
+        let hidden = matrix(99, positions, parts.width(), 1.5);
+        let expected = naive(&parts, &hidden);
+        let ours = Predictor::new(parts).unwrap().predict(&hidden);
+        for (ours, expected) in ours.data().iter().zip(expected) {
+            assert!((f64::from(*ours) - expected).abs() < 2e-5, "{ours} {expected}");
+        }
+    }
+
+    fn pair(seed: u64, width: usize, inner: usize) -> Head {
+        Head::Pair { query: matrix(seed, width, inner, 0.5), key: matrix(seed + 1, width, inner, 0.5) }
+    }
+
+    fn parts(heads: Vec<Head>) -> Parts {
+        Parts { heads, projection: None, mix: Mix::Mean, scale: None, metadata: Metadata::new(HiddenRow::I) }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn equals_the_definition(
+            seed in any::<u64>(), width in 1_usize..20, inner in 1_usize..24, heads in 1_usize..4,
+            positions in 1_usize..9, projected in proptest::option::of(1_usize..12), silu in any::<bool>(),
+            weighted in any::<bool>(), scale in proptest::option::of(0.05_f32..0.5)
+        ) {
+            let seed = seed >> 8;
+            let mut parts = parts((0..heads as u64).map(|h| pair(seed + 2 * h, width, inner)).collect());
+            parts.projection = projected.map(|d| Projection {
+                first: matrix(seed + 50, d, 7, 0.5),
+                second: matrix(seed + 51, 7, width, 0.5),
+                activation: if silu { Activation::Silu } else { Activation::Relu },
+            });
+            if weighted {
+                let sum = (heads * (heads + 1) / 2) as f32;
+                parts.mix = Mix::Weighted((1..=heads).map(|h| h as f32 / sum).collect());
+            }
+            parts.scale = scale;
+            assert_as_defined(parts, positions);
+        }
+    }
+
+    #[test]
+    fn narrow_and_merged_heads_mix() {
+        let mut parts = parts(vec![pair(1, 24, 5), Head::Merged(matrix(9, 24, 24, 0.3))]);
+        assert!(matches!(Predictor::new(parts.clone()).unwrap().heads[0], Bilinear::Narrow(..)));
+        parts.mix = Mix::Weighted(vec![0.25, 0.75]);
+        assert_as_defined(parts, 17);
+    }
+
+    #[test]
+    fn a_wide_matrix_is_transposed_across_bands() {
+        let m = matrix(3, 37, 41, 1.0);
+        let t = transpose(&m);
+        assert_eq!((t.len(), t.width), (41, 37));
+        assert!((0..37).all(|i| (0..41).all(|j| t.row(j)[i] == m.row(i)[j])));
+        assert_eq!(transpose(&t), m);
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_refused() {
+        let good = parts(vec![pair(1, 6, 6)]);
+        let cases: [(&str, fn(&mut Parts)); 6] = [
+            ("no head", |p| p.heads.clear()),
+            ("head 1", |p| p.heads.push(pair(3, 5, 6))),
+            ("projection", |p| {
+                let (first, second) = (matrix(1, 4, 3, 1.0), matrix(2, 3, 5, 1.0));
+                p.projection = Some(Projection { first, second, activation: Activation::Relu });
+            }),
+            ("sum to 1", |p| p.mix = Mix::Weighted(vec![0.5])),
+            ("scale", |p| p.scale = Some(0.0)),
+            ("not finite", |p| {
+                if let Head::Pair { query, .. } = &mut p.heads[0] {
+                    query.data[7] = f32::NAN;
+                }
+            }),
+        ];
+        assert!(good.check().is_ok());
+        for (named, damage) in cases {
+            let mut bad = good.clone();
+            damage(&mut bad);
+            let error = Predictor::new(bad).unwrap_err().to_string();
+            assert!(error.contains(named), "{named}: {error}");
+        }
+    }
 }

@@ -88,19 +88,54 @@ pub struct BlockStep {
     pub entered_with: usize,
 }
 
+/// A canvas to run besides the one being decoded, and what is wanted of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The whole canvas.
+    pub tokens: &'a [u32],
+    /// Positions whose logits are wanted.
+    pub predict: &'a [usize],
+    /// Positions whose hidden rows are wanted, and which rows those are.
+    pub hidden: Option<(&'a [usize], HiddenRow)>,
+}
+
 /// Extra forward passes within a step; each counts as a function evaluation.
 pub trait Probe {
-    /// Runs whole canvases and visits the aligned logits of `positions`: canvas index, index of the
+    /// Runs canvases of any lengths and visits the aligned logits of the positions asked for, which are numbered
+    /// through all questions: number of the first row of the chunk, chunk `[rows, vocab]`. A chunk may span several
+    /// canvases. Returns the hidden rows of each question.
+    fn ask_each(
+        &self,
+        questions: &[Question<'_>],
+        visit: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<Vec<Option<Rows>>>;
+
+    /// Size of the vocabulary.
+    fn vocab(&self) -> usize;
+
+    /// Runs whole canvases and visits the aligned logits of the same `positions` of each: canvas index, index of the
     /// first position of the chunk, chunk `[rows, vocab]`.
     fn ask(
         &self,
         canvases: &[Vec<u32>],
         positions: &[usize],
         visit: &mut dyn FnMut(usize, usize, &mut [f32]),
-    ) -> Result<()>;
-
-    /// Size of the vocabulary.
-    fn vocab(&self) -> usize;
+    ) -> Result<()> {
+        let questions = canvases.iter().map(|tokens| Question { tokens, predict: positions, hidden: None });
+        let questions: Vec<_> = questions.collect();
+        self.ask_each(&questions, &mut |first, logits| {
+            let (mut row, mut rest) = (first, logits);
+            while !rest.is_empty() {
+                let (canvas, index) = (row / positions.len(), row % positions.len());
+                let end = ((positions.len() - index) * self.vocab()).min(rest.len());
+                let (part, later) = std::mem::take(&mut rest).split_at_mut(end);
+                visit(canvas, index, part);
+                row += end / self.vocab();
+                rest = later;
+            }
+        })?;
+        Ok(())
+    }
 }
 
 /// Which token goes to a chosen position.
@@ -114,7 +149,7 @@ pub enum TokenRule {
 }
 
 /// Why a selection holds no more positions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
     /// The scheduled number was reached.
