@@ -29,8 +29,10 @@ impl RandomMask {
         assert!(response.len() >= 2, "a response of {} tokens has no pair to measure", response.len());
         let ratio = rng.uniform(Purpose::Mask, index, RATIO);
         let count = ((ratio * response.len() as f64).round() as usize).clamp(2, response.len());
-        let mut order: Vec<(u64, usize)> =
-            response.enumerate().map(|(place, at)| (rng.bits(Purpose::Mask, index, place as u64), at)).collect();
+        let mut order: Vec<(u64, usize)> = response
+            .enumerate()
+            .map(|(place, at)| (rng.bits(Purpose::Mask, index, place as u64), at))
+            .collect();
         order.sort_unstable();
         let mut positions: Vec<usize> = order[..count].iter().map(|(_, position)| *position).collect();
         positions.sort_unstable();

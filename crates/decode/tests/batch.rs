@@ -56,7 +56,13 @@ fn settings() -> Vec<Options> {
     vec![
         Options { seed: 1, ..Options::default() },
         Options { seed: 2, sampling: hot, eos: EosPolicy::None, ..Options::default() },
-        Options { seed: 3, sampling: cool, block_length: Some(5), eos: EosPolicy::BlockFill, ..Options::default() },
+        Options {
+            seed: 3,
+            sampling: cool,
+            block_length: Some(5),
+            eos: EosPolicy::BlockFill,
+            ..Options::default()
+        },
         Options { seed: 4, sampling: hot, block_length: Some(8), eos: EosPolicy::Stop, ..Options::default() },
     ]
 }
@@ -75,7 +81,12 @@ fn company_changes_no_token() {
             for (i, together) in outcome(&together).into_iter().enumerate() {
                 let mut alone = [make(i)];
                 decoder.run(&mut alone).unwrap();
-                assert_eq!(together, outcome(&alone).remove(0), "{strategy}, seed {}, canvas {i}", options.seed);
+                assert_eq!(
+                    together,
+                    outcome(&alone).remove(0),
+                    "{strategy}, seed {}, canvas {i}",
+                    options.seed
+                );
                 assert!(alone[0].canvas().is_done());
             }
         }
@@ -148,7 +159,8 @@ fn infilling_keeps_what_was_given() {
             Decoder::new(&backbone).run(&mut jobs).unwrap();
             let tokens = jobs[0].canvas().tokens();
             assert!(tokens.iter().all(|&t| t != mask), "{strategy}");
-            let changed = tokens.iter().zip(&holed).filter(|(ours, given)| **given != mask && ours != given).count();
+            let changed =
+                tokens.iter().zip(&holed).filter(|(ours, given)| **given != mask && ours != given).count();
             assert_eq!(changed, 0, "{strategy}, seed {}", options.seed);
         }
     }

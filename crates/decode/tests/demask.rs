@@ -57,12 +57,20 @@ fn recorded_decodings() {
         let theirs = trace["steps"].as_array().unwrap();
         for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
             let (selected, accum) = recorded(theirs);
-            assert_eq!(ours.commits[0].position - prompt.len(), selected[0], "{what}: the left-most opens step {step}");
+            assert_eq!(
+                ours.commits[0].position - prompt.len(),
+                selected[0],
+                "{what}: the left-most opens step {step}"
+            );
             let mut positions: Vec<usize> = ours.commits.iter().map(|c| c.position - prompt.len()).collect();
             positions.sort_unstable();
             assert_eq!(positions, selected, "{what}: step {step}");
             let budget = ours.budget.unwrap();
-            assert!((f64::from(budget.used) - accum).abs() < 1e-4, "{what}: step {step}: {} {accum}", budget.used);
+            assert!(
+                (f64::from(budget.used) - accum).abs() < 1e-4,
+                "{what}: step {step}: {} {accum}",
+                budget.used
+            );
             assert!(budget.used <= budget.limit, "{what}: step {step} exceeds τ");
         }
         assert_eq!(ours.len(), theirs.len(), "{what}");

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use demask_decode::Canvas;
 use demask_decode::dependency::{
-    Activation, DependencySource, Draws, FinalNorm, Head, Layout, Metadata, Mix, Oracle, Parts, Predictor, Projection,
-    Reveals,
+    Activation, DependencySource, Draws, FinalNorm, Head, Layout, Metadata, Mix, Oracle, Parts, Predictor,
+    Projection, Reveals,
 };
 use demask_decode::probe::BackboneProbe;
 use demask_decode::rng::Rng;
@@ -58,7 +58,8 @@ fn true_dependency_by_enumeration() {
     let probe = BackboneProbe::new(&backbone, 1 << 13);
     for n in 0..2 {
         let ids = arrays.ids(&format!("dependency.{n}.ids"));
-        let positions: Vec<usize> = arrays.get(&format!("dependency.{n}.positions")).iter().map(|&p| p as usize).collect();
+        let positions: Vec<usize> =
+            arrays.get(&format!("dependency.{n}.positions")).iter().map(|&p| p as usize).collect();
         let canvas = Canvas::infill(&ids, &backbone.spec().ids).unwrap();
         assert_eq!(canvas.masked(0..ids.len()), positions);
         let step = Step {
@@ -84,7 +85,8 @@ fn true_dependency_of_one_draw() {
     let probe = BackboneProbe::new(&backbone, 512);
     for n in 0..2 {
         let ids = arrays.ids(&format!("dependency.{n}.ids"));
-        let (positions, tokens) = (masked(&backbone, &ids), arrays.ids(&format!("dependency.{n}.sampled_tokens")));
+        let (positions, tokens) =
+            (masked(&backbone, &ids), arrays.ids(&format!("dependency.{n}.sampled_tokens")));
         let reveals = Reveals::measure(&probe, &ids, &positions).unwrap();
         let ours = reveals.reveal(&probe, &tokens).unwrap();
         let worst = worst(ours.data(), &arrays.get(&format!("dependency.{n}.sampled")));
@@ -109,7 +111,9 @@ fn transposed(m: &Rows) -> Rows {
 }
 
 fn times_transposed(a: &Rows, b: &Rows) -> Rows {
-    let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>() as f32;
+    let dot = |x: &[f32], y: &[f32]| {
+        x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>() as f32
+    };
     let data = a.iter().flat_map(|x| b.iter().map(move |y| dot(x, y))).collect();
     Rows { data, width: b.len() }
 }
@@ -140,15 +144,50 @@ fn foreign_files_mean_the_same() {
     let extra = ("model.embed_tokens.weight", f(&q));
     type Case<'a> = (&'a str, Vec<(&'a str, Mapped)>, Vec<(&'a str, &'a str)>, bool, Layout, f64);
     let cases: Vec<Case<'_>> = vec![
-        ("torch", vec![("p.q_proj.weight", f(&qt)), ("p.k_proj.weight", f(&kt))], vec![row], false, Layout::OutIn, 1e-6),
+        (
+            "torch",
+            vec![("p.q_proj.weight", f(&qt)), ("p.k_proj.weight", f(&kt))],
+            vec![row],
+            false,
+            Layout::OutIn,
+            1e-6,
+        ),
         ("upper", vec![("W_Q", f(&q)), ("W_K", f(&k))], vec![row], false, Layout::InOut, 1e-6),
-        ("said", vec![("query.weight", f(&q)), ("key.weight", f(&k))], vec![row, ("layout", "[in, out]")], false, Layout::InOut, 1e-6),
+        (
+            "said",
+            vec![("query.weight", f(&q)), ("key.weight", f(&k))],
+            vec![row, ("layout", "[in, out]")],
+            false,
+            Layout::InOut,
+            1e-6,
+        ),
         ("merged", vec![("W", f(&w))], vec![row], true, Layout::InOut, 1e-5),
         ("linear", vec![("x.bilinear.weight", f(&wt))], vec![row], true, Layout::OutIn, 1e-5),
         ("alone", vec![("whatever", f(&w))], vec![row], true, Layout::InOut, 1e-5),
-        ("halves", vec![("w_q", tensor(&q, Dtype::F16)), ("w_k", tensor(&k, Dtype::F16))], vec![row], false, Layout::InOut, 2e-2),
-        ("brain", vec![("w_q", tensor(&q, Dtype::Bf16)), ("w_k", tensor(&k, Dtype::Bf16))], vec![row], false, Layout::InOut, 5e-2),
-        ("inside", vec![("demask.w_q", f(&q)), ("demask.w_k", f(&k)), extra], vec![row], false, Layout::InOut, 1e-6),
+        (
+            "halves",
+            vec![("w_q", tensor(&q, Dtype::F16)), ("w_k", tensor(&k, Dtype::F16))],
+            vec![row],
+            false,
+            Layout::InOut,
+            2e-2,
+        ),
+        (
+            "brain",
+            vec![("w_q", tensor(&q, Dtype::Bf16)), ("w_k", tensor(&k, Dtype::Bf16))],
+            vec![row],
+            false,
+            Layout::InOut,
+            5e-2,
+        ),
+        (
+            "inside",
+            vec![("demask.w_q", f(&q)), ("demask.w_k", f(&k)), extra],
+            vec![row],
+            false,
+            Layout::InOut,
+            1e-6,
+        ),
     ];
     let folder = tempfile::tempdir().unwrap();
     for (name, tensors, about, merged, layout, tolerance) in cases {
@@ -168,9 +207,19 @@ fn what_was_understood_is_said() {
     let (q, k) = fixture();
     let folder = tempfile::tempdir().unwrap();
     let f = |m: &Rows| tensor(m, Dtype::F16);
-    let plain = store(&folder.path().join("plain"), &[("q_proj.weight", f(&q)), ("k_proj.weight", f(&k))], &[]);
+    let plain =
+        store(&folder.path().join("plain"), &[("q_proj.weight", f(&q)), ("k_proj.weight", f(&k))], &[]);
     let said = Parts::from_store(&plain).unwrap().1.to_string();
-    for part in ["one head", "width 64", "W_Q and W_K", "[out, in]", "f16", "row i ", "assumed", "because names end in .weight"] {
+    for part in [
+        "one head",
+        "width 64",
+        "W_Q and W_K",
+        "[out, in]",
+        "f16",
+        "row i ",
+        "assumed",
+        "because names end in .weight",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let own = Predictor::load(&support::folder().join("predictor_row_i.safetensors")).unwrap().1;
@@ -191,7 +240,10 @@ fn files_round_trip() {
     };
     let single = Parts::single(q.clone(), k.clone(), metadata.clone());
     let several = Parts {
-        heads: vec![Head::Pair { query: q.clone(), key: k.clone() }, Head::Pair { query: k.clone(), key: q.clone() }],
+        heads: vec![
+            Head::Pair { query: q.clone(), key: k.clone() },
+            Head::Pair { query: k.clone(), key: q.clone() },
+        ],
         projection: Some(Projection {
             first: Rows { data: q.data[..64 * 48].to_vec(), width: 64 },
             second: k.clone(),
@@ -216,7 +268,10 @@ fn files_round_trip() {
 fn heads_side_by_side_are_cut_apart() {
     let (q, k) = fixture();
     let folder = tempfile::tempdir().unwrap();
-    let tensors = [("q_proj.weight", tensor(&transposed(&q), Dtype::F32)), ("k_proj.weight", tensor(&transposed(&k), Dtype::F32))];
+    let tensors = [
+        ("q_proj.weight", tensor(&transposed(&q), Dtype::F32)),
+        ("k_proj.weight", tensor(&transposed(&k), Dtype::F32)),
+    ];
     let store = store(&folder.path().join("heads"), &tensors, &[("heads", "4")]);
     let (parts, understanding) = Parts::from_store(&store).unwrap();
     assert_eq!((parts.heads.len(), understanding.heads, parts.width()), (4, 4, 64));
@@ -227,7 +282,11 @@ fn heads_side_by_side_are_cut_apart() {
 #[test]
 fn a_predictor_in_a_checkpoint_folder_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(support::folder().join("predictor_row_i.safetensors"), folder.path().join("predictor.safetensors")).unwrap();
+    std::fs::copy(
+        support::folder().join("predictor_row_i.safetensors"),
+        folder.path().join("predictor.safetensors"),
+    )
+    .unwrap();
     assert_eq!(Predictor::load(folder.path()).unwrap().0.width(), 64);
     let error = Predictor::load(&support::folder()).unwrap_err().to_string();
     assert!(error.contains("no tensors named like"), "{error}");
@@ -275,6 +334,8 @@ fn a_predictor_of_another_backbone_is_refused() {
     made(64, &|m| m.backbone = Some(fingerprint.clone())).check_fit(spec, &fingerprint).unwrap();
     let refused = |predictor: Predictor| predictor.check_fit(spec, &fingerprint).unwrap_err().to_string();
     assert!(refused(made(32, &|_| ())).contains("width 32 but the backbone's are 64"));
-    assert!(refused(made(64, &|m| m.backbone = Some("another".into()))).contains("trained on backbone another"));
+    assert!(
+        refused(made(64, &|m| m.backbone = Some("another".into()))).contains("trained on backbone another")
+    );
     assert!(refused(made(64, &|m| m.final_norm = FinalNorm::Before)).contains("before the final norm"));
 }

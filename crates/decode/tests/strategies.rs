@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use demask_decode::strategy::{Context, Stop};
-use demask_decode::{Canvas, Decoder, EosPolicy, Error, Job, Observer, Options, Result, Sampling, StepRecord};
-use demask_model::{Backbone, Pass, Query, Rows, SpecialIds, Spec};
+use demask_decode::{
+    Canvas, Decoder, EosPolicy, Error, Job, Observer, Options, Result, Sampling, StepRecord,
+};
+use demask_model::{Backbone, Pass, Query, Rows, Spec, SpecialIds};
 
 const VOCAB: usize = 6;
 const MASK: u32 = 4;
@@ -48,7 +50,8 @@ impl<F: Fn(&[u32]) -> Table + Send + Sync> Scripted<F> {
         let canvas = Canvas::generate(&[], length, &self.spec.ids)?;
         let steps = Steps::default();
         let options = Options { eos: EosPolicy::None, ..options };
-        let job = Job::new(canvas, &strategy.parse()?, &Context::default(), options, Box::new(steps.clone()))?;
+        let job =
+            Job::new(canvas, &strategy.parse()?, &Context::default(), options, Box::new(steps.clone()))?;
         let mut jobs = [job];
         Decoder::new(self).run(&mut jobs)?;
         assert!(jobs[0].canvas().is_done());
@@ -73,8 +76,11 @@ impl<F: Fn(&[u32]) -> Table + Send + Sync> Backbone for Scripted<F> {
     fn forward(&self, batch: &mut [Query<'_>]) -> demask_model::Result<Vec<Pass>> {
         let pass = |query: &mut Query<'_>| {
             let table = (self.script)(query.tokens);
-            let row = |&p: &usize| (0..VOCAB).map(|v| table[p].get(v).map_or(f32::NEG_INFINITY, |p| p.ln())).collect::<Vec<_>>();
-            let rows = |positions: &[usize]| Rows { data: positions.iter().flat_map(row).collect(), width: VOCAB };
+            let row = |&p: &usize| {
+                (0..VOCAB).map(|v| table[p].get(v).map_or(f32::NEG_INFINITY, |p| p.ln())).collect::<Vec<_>>()
+            };
+            let rows =
+                |positions: &[usize]| Rows { data: positions.iter().flat_map(row).collect(), width: VOCAB };
             Pass {
                 predicting: rows(query.predict),
                 hidden: query.hidden.map(|(positions, _)| rows(positions)),
@@ -171,7 +177,11 @@ fn filtered_scores_tie_where_raw_ones_do_not() {
     let sampling = Sampling { temperature: 0.1, top_p: Some(0.9), top_k: None };
     let options = || Options { sampling, ..Options::default() };
     for strategy in ["entropy", "top1", "maskgit-plus", "margin"] {
-        assert_eq!(backbone.order(2, strategy, options()), [[0], [1]], "{strategy}: one token is left, a tie");
+        assert_eq!(
+            backbone.order(2, strategy, options()),
+            [[0], [1]],
+            "{strategy}: one token is left, a tie"
+        );
         let bf16 = format!("{strategy}:dtype=bf16");
         assert_eq!(backbone.order(2, &bf16, options()), [[0], [1]], "{bf16}");
         let raw = format!("{strategy}:score=raw");
@@ -309,7 +319,9 @@ fn not_a_number_is_an_error_with_its_place() {
             other => panic!("{strategy}: {other:?}"),
         }
     }
-    let Err(Error::NotFinite { step, .. }) = backbone.decode(4, "token-order", options()) else { panic!("must fail") };
+    let Err(Error::NotFinite { step, .. }) = backbone.decode(4, "token-order", options()) else {
+        panic!("must fail")
+    };
     assert_eq!(step, 1);
 }
 
@@ -328,7 +340,8 @@ fn more_steps_than_tokens_still_end() {
 #[test]
 fn even_steps_give_the_remainder_to_the_first() {
     let backbone = alike(7, &[0.25, 0.75]);
-    let counts: Vec<usize> = backbone.order(7, "token-order:steps=3,schedule=even", options()).iter().map(Vec::len).collect();
+    let counts: Vec<usize> =
+        backbone.order(7, "token-order:steps=3,schedule=even", options()).iter().map(Vec::len).collect();
     assert_eq!(counts, [3, 2, 2]);
 }
 
@@ -346,7 +359,8 @@ fn blocks_are_finished_left_to_right() {
 fn nothing_to_decode_is_refused() {
     let backbone = fixed(&DISAGREEING);
     let ids = &backbone.spec.ids;
-    for canvas in [Canvas::generate(&[0, 1], 0, ids), Canvas::infill(&[0, 1], ids), Canvas::infill(&[], ids)] {
+    for canvas in [Canvas::generate(&[0, 1], 0, ids), Canvas::infill(&[0, 1], ids), Canvas::infill(&[], ids)]
+    {
         assert!(canvas.err().unwrap().to_string().contains("no mask"));
     }
 }

@@ -85,18 +85,26 @@ struct Verdict {
     accumulated: f64,
 }
 
-fn examine(joint: &Tabular, tokens: &[u32], tau: f32, perturbed: impl Fn(usize, usize, f32) -> f32) -> Verdict {
+fn examine(
+    joint: &Tabular,
+    tokens: &[u32],
+    tau: f32,
+    perturbed: impl Fn(usize, usize, f32) -> f32,
+) -> Verdict {
     let (masked, truth) = true_dependency(joint, tokens);
     let size = masked.len();
     let used: Vec<f32> = (0..size * size)
-        .map(|at| if at / size == at % size { 0.0 } else { perturbed(at / size, at % size, truth.data()[at]) })
+        .map(
+            |at| if at / size == at % size { 0.0 } else { perturbed(at / size, at % size, truth.data()[at]) },
+        )
         .collect();
     let confidence: Vec<f32> = masked
         .iter()
         .map(|&p| joint.conditional(tokens, &[p]).into_iter().fold(0.0, f64::max) as f32)
         .collect();
     let thresholds = Thresholds { tau, gamma: 0.0, start: Start::Leftmost };
-    let Subset { chosen, budget, .. } = greedy_subset(&Dependency::from_rows(used, size), &confidence, thresholds);
+    let Subset { chosen, budget, .. } =
+        greedy_subset(&Dependency::from_rows(used, size), &confidence, thresholds);
     let set: Vec<usize> = chosen.iter().map(|&i| masked[i]).collect();
     let (mut telescoped, mut excess) = (0.0, 0.0);
     for t in 1..set.len() {
@@ -108,11 +116,21 @@ fn examine(joint: &Tabular, tokens: &[u32], tau: f32, perturbed: impl Fn(usize, 
     let marginals: Vec<Vec<f64>> = set.iter().map(|&p| joint.conditional(tokens, &[p])).collect();
     let exact = joint.conditional(tokens, &set);
     let product = |index: usize| -> f64 {
-        digits(index, joint.symbols(), set.len()).iter().zip(&marginals).map(|(&y, m)| m[y as usize]).product()
+        digits(index, joint.symbols(), set.len())
+            .iter()
+            .zip(&marginals)
+            .map(|(&y, m)| m[y as usize])
+            .product()
     };
     let factorised: Vec<f64> = (0..exact.len()).map(product).collect();
     assert!(budget.used <= tau, "Algorithm 2 stays within τ");
-    Verdict { distance: tv(&exact, &factorised), telescoped, excess, accumulated: f64::from(budget.used), chosen: set }
+    Verdict {
+        distance: tv(&exact, &factorised),
+        telescoped,
+        excess,
+        accumulated: f64::from(budget.used),
+        chosen: set,
+    }
 }
 
 proptest! {

@@ -7,7 +7,9 @@
 mod file;
 mod names;
 mod oracle;
+mod parts;
 mod predictor;
+mod reading;
 
 use demask_model::HiddenRow;
 
@@ -16,7 +18,8 @@ use crate::strategy::Step;
 
 pub use file::{FILE_NAME, Layout, Understanding};
 pub use oracle::{Draws, Masked, Oracle, Reveals};
-pub use predictor::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Predictor, Projection};
+pub use parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};
+pub use predictor::Predictor;
 
 /// Something that tells the dependency matrix of a step.
 pub trait DependencySource: Send + Sync {

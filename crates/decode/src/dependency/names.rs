@@ -50,7 +50,8 @@ pub(super) fn candidates<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a st
     if names.iter().any(marked) {
         return names.into_iter().filter(marked).collect();
     }
-    let backbone = |name: &str| ["layers.", "blocks.", "self_attn", "lm_head", "embed"].iter().any(|b| name.contains(b));
+    let backbone =
+        |name: &str| ["layers.", "blocks.", "self_attn", "lm_head", "embed"].iter().any(|b| name.contains(b));
     names.into_iter().filter(|name| !backbone(name)).collect()
 }
 
@@ -72,21 +73,28 @@ pub(super) fn parse(name: &str) -> Option<Part> {
 }
 
 fn role(word: &str) -> Option<Role> {
-    let plain = ["projection", "proj", "linear", "layer", "matrix", "weight"]
+    let plain = word.replace(['_', '-'], "");
+    let bare = ["projection", "proj", "linear", "layer", "matrix", "weight"]
         .iter()
-        .fold(word.replace(['_', '-'], ""), |word, affix| word.replace(affix, ""));
-    match plain.as_str() {
+        .fold(plain.clone(), |word, affix| word.replace(affix, ""));
+    known(&plain).or_else(|| known(&bare))
+}
+
+fn known(word: &str) -> Option<Role> {
+    match word {
         "q" | "query" | "queries" | "wq" | "wquery" | "toq" => Some(Role::Query),
         "k" | "key" | "keys" | "wk" | "wkey" | "tok" => Some(Role::Key),
         "w" | "qk" | "wqk" | "merged" | "wmerged" | "mergedw" | "bilinear" => Some(Role::Merged),
-        "mix" | "heads" | "mixs" => Some(Role::Mix),
+        "mix" | "headmix" | "headweights" => Some(Role::Mix),
         _ => None,
     }
 }
 
 /// Number of a projection's layer: `projection.first`, `proj.0`, `mlp.2`.
 fn layer(path: &[&str], last: &str) -> Option<usize> {
-    let parent = path.last().is_some_and(|p| ["projection", "proj", "mlp", "encoder"].contains(&p.to_lowercase().as_str()));
+    let parent = path
+        .last()
+        .is_some_and(|p| ["projection", "proj", "mlp", "encoder"].contains(&p.to_lowercase().as_str()));
     match last {
         _ if !parent => None,
         "first" => Some(0),

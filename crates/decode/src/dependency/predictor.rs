@@ -10,185 +10,10 @@ use demask_kernels::{Weights, gemm};
 use demask_model::{HiddenRow, Rows};
 use rayon::prelude::*;
 
+use crate::dependency::parts::{Activation, Head, Metadata, Mix, Parts};
 use crate::dependency::{Dependency, DependencySource};
 use crate::error::{Error, Result};
 use crate::strategy::Step;
-
-/// How the heads' matrices become one.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub enum Mix {
-    /// The mean of the heads' sigmoids (one head: the paper).
-    #[default]
-    Mean,
-    /// A learned convex combination.
-    Weighted(Vec<f32>),
-}
-
-/// On which side of the backbone's final norm the hidden rows are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FinalNorm {
-    /// Rows that went through the norm, as the head reads them.
-    #[default]
-    After,
-    /// Rows of the residual stream itself.
-    Before,
-}
-
-/// What a predictor's file says of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Metadata {
-    /// Which hidden row stands for a position.
-    pub hidden_row: HiddenRow,
-    /// Before or after the final norm.
-    pub final_norm: FinalNorm,
-    /// Fingerprint of the backbone it was trained on.
-    pub backbone: Option<String>,
-    /// What it was trained on.
-    pub trained_on: Option<String>,
-    /// Validation MSE of the kept checkpoint.
-    pub validation_mse: Option<f64>,
-}
-
-impl Metadata {
-    /// Nothing known but the hidden row; after the final norm.
-    pub fn new(hidden_row: HiddenRow) -> Self {
-        Self { hidden_row, final_norm: FinalNorm::After, backbone: None, trained_on: None, validation_mse: None }
-    }
-}
-
-/// A head's matrices, each `[in, out]` (a row per input: `q = h·W_Q`).
-#[derive(Debug, Clone, PartialEq)]
-pub enum Head {
-    /// `W_Q` and `W_K`, as they are trained.
-    Pair {
-        /// `W_Q`.
-        query: Rows,
-        /// `W_K`.
-        key: Rows,
-    },
-    /// `W = W_Q W_Kᵀ`.
-    Merged(Rows),
-}
-
-/// The non-linearity inside a [`Projection`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// `max(x, 0)`.
-    Relu,
-    /// `x·σ(x)`.
-    Silu,
-}
-
-impl Activation {
-    /// Its value at `x`.
-    pub fn apply(self, x: f32) -> f32 {
-        match self {
-            Self::Relu => x.max(0.0),
-            Self::Silu => x / (1.0 + (-x).exp()),
-        }
-    }
-}
-
-/// Two layers between the hidden rows and the heads: `act(h·first)·second`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Projection {
-    /// `[d, inner]`.
-    pub first: Rows,
-    /// `[inner, out]`.
-    pub second: Rows,
-    /// Between the two.
-    pub activation: Activation,
-}
-
-/// Everything a predictor consists of, as it is trained and stored.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parts {
-    /// One or more heads.
-    pub heads: Vec<Head>,
-    /// What comes before the heads, if anything.
-    pub projection: Option<Projection>,
-    /// How the heads become one matrix.
-    pub mix: Mix,
-    /// Factor of the scores before the sigmoid; `None` is the paper's `1/√d`, where `d` is the width
-    /// of the rows the heads read.
-    pub scale: Option<f32>,
-    /// What is known of it.
-    pub metadata: Metadata,
-}
-
-impl Parts {
-    /// The paper's predictor: one pair of `d×d` matrices, `[in, out]`.
-    pub fn single(query: Rows, key: Rows, metadata: Metadata) -> Self {
-        Self { heads: vec![Head::Pair { query, key }], projection: None, mix: Mix::Mean, scale: None, metadata }
-    }
-
-    /// Width of the backbone's hidden rows that it reads.
-    pub fn width(&self) -> usize {
-        self.projection.as_ref().map_or_else(|| self.head_width(), |p| p.first.len())
-    }
-
-    /// Width of the rows the heads read.
-    pub fn head_width(&self) -> usize {
-        match self.heads.first() {
-            Some(Head::Pair { query, .. }) => query.len(),
-            Some(Head::Merged(w)) => w.len(),
-            None => 0,
-        }
-    }
-
-    /// Refuses parts that do not fit one another.
-    pub fn check(&self) -> Result<()> {
-        let refuse = |problem: String| Err(Error::Predictor(format!("the predictor does not fit together: {problem}")));
-        let width = self.head_width();
-        if width == 0 {
-            return refuse("it has no head".into());
-        }
-        for (index, head) in self.heads.iter().enumerate() {
-            let fits = match head {
-                Head::Pair { query, key } => {
-                    query.len() == width && key.len() == width && query.width == key.width && full(query) && full(key)
-                }
-                Head::Merged(w) => w.len() == width && w.width == width && full(w),
-            };
-            if !fits {
-                return refuse(format!("head {index} does not read rows of width {width}"));
-            }
-        }
-        if let Some(Projection { first, second, .. }) = &self.projection {
-            if !full(first) || !full(second) || first.width != second.len() || second.width != width {
-                return refuse(format!(
-                    "the projection maps {} → {} and {} → {}, the heads read {width}",
-                    first.len(), first.width, second.len(), second.width
-                ));
-            }
-        }
-        if let Mix::Weighted(weights) = &self.mix {
-            let sum: f32 = weights.iter().sum();
-            if weights.len() != self.heads.len() || weights.iter().any(|w| !(*w >= 0.0)) || (sum - 1.0).abs() > 1e-3 {
-                return refuse(format!("{} heads are mixed with weights {weights:?}, which must sum to 1", self.heads.len()));
-            }
-        }
-        if self.scale.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
-            return refuse(format!("its scale is {:?}", self.scale));
-        }
-        if self.matrices().any(|m| m.data.iter().any(|v| !v.is_finite())) {
-            return refuse("a matrix holds a value that is not finite".into());
-        }
-        Ok(())
-    }
-
-    fn matrices(&self) -> impl Iterator<Item = &Rows> {
-        let heads = self.heads.iter().flat_map(|head| match head {
-            Head::Pair { query, key } => vec![query, key],
-            Head::Merged(w) => vec![w],
-        });
-        heads.chain(self.projection.iter().flat_map(|p| [&p.first, &p.second]))
-    }
-}
-
-fn full(matrix: &Rows) -> bool {
-    matrix.width > 0 && !matrix.data.is_empty() && matrix.data.len() % matrix.width == 0
-}
 
 /// A predictor ready for inference.
 #[derive(Debug, Clone)]
@@ -252,7 +77,12 @@ impl Predictor {
     }
 
     /// From `W_Q` and `W_K` per head, row-major `[in, out]` (`q = h·W_Q`).
-    pub fn from_pairs(d: usize, heads: &[(Vec<f32>, Vec<f32>)], mix: Mix, metadata: Metadata) -> Result<Self> {
+    pub fn from_pairs(
+        d: usize,
+        heads: &[(Vec<f32>, Vec<f32>)],
+        mix: Mix,
+        metadata: Metadata,
+    ) -> Result<Self> {
         let rows = |data: &Vec<f32>| Rows { data: data.clone(), width: data.len() / d.max(1) };
         let heads = heads.iter().map(|(q, k)| Head::Pair { query: rows(q), key: rows(k) }).collect();
         Self::new(Parts { heads, projection: None, mix, scale: None, metadata })
@@ -299,7 +129,8 @@ impl DependencySource for Predictor {
     }
 
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency> {
-        let hidden = step.hidden.ok_or_else(|| Error::Predictor("the forward pass returned no hidden rows".into()))?;
+        let hidden =
+            step.hidden.ok_or_else(|| Error::Predictor("the forward pass returned no hidden rows".into()))?;
         if hidden.width != self.width {
             return Err(Error::Predictor(format!(
                 "the predictor reads hidden rows of width {} but the backbone's are {} wide",
@@ -323,7 +154,9 @@ impl Bilinear {
     fn scores(&self, rows: &Rows) -> Rows {
         match self {
             Self::Merged(w) => times_transposed(&times_transposed(rows, w), rows),
-            Self::Narrow(query, key) => times_transposed(&times_transposed(rows, query), &times_transposed(rows, key)),
+            Self::Narrow(query, key) => {
+                times_transposed(&times_transposed(rows, query), &times_transposed(rows, key))
+            }
         }
     }
 }
@@ -354,6 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::dependency::parts::Projection;
     use crate::rng::{Purpose, Rng};
 
     fn matrix(seed: u64, rows: usize, columns: usize, size: f64) -> Rows {

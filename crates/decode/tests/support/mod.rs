@@ -36,10 +36,16 @@ impl Arrays {
         let (dtype, _, bytes) = self.0.bytes(name).unwrap();
         let words = |n: usize| bytes.chunks_exact(n);
         match dtype {
-            safetensors::Dtype::F32 => words(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
+            safetensors::Dtype::F32 => {
+                words(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect()
+            }
             safetensors::Dtype::F64 => words(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
-            safetensors::Dtype::I64 => words(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64).collect(),
-            safetensors::Dtype::U8 | safetensors::Dtype::BOOL => bytes.iter().map(|&b| f64::from(b)).collect(),
+            safetensors::Dtype::I64 => {
+                words(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64).collect()
+            }
+            safetensors::Dtype::U8 | safetensors::Dtype::BOOL => {
+                bytes.iter().map(|&b| f64::from(b)).collect()
+            }
             other => panic!("{name}: {other:?}"),
         }
     }
