@@ -8,8 +8,8 @@
 use std::time::Instant;
 
 use demask_kernels::{
-    Heads, Segment, Shape, Strided, Weights, attention, attention_backward, gemm, matmul, rms_norm,
-    rms_norm_backward, rope, silu_gate, silu_gate_backward, softmax_stats, total_variation,
+    Heads, QuantizedWeights, Segment, Shape, Strided, Weights, attention, attention_backward, gemm, gemm_i8,
+    matmul, rms_norm, rms_norm_backward, rope, silu_gate, silu_gate_backward, softmax_stats, total_variation,
 };
 
 fn main() {
@@ -33,6 +33,22 @@ fn main() {
             (96, 256, 768),
         ] {
             products(m, k, n);
+        }
+    }
+    if want("int8") {
+        println!("int8 peak {:.1} GOPS", demask_kernels::peak_int8() / 1e9);
+        for (m, k, n, group) in [
+            (512, 3584, 18944, 32),
+            (512, 3584, 18944, 64),
+            (512, 3584, 18944, 128),
+            (512, 3584, 18944, 256),
+            (64, 3584, 18944, 128),
+            (32, 3584, 18944, 128),
+            (1, 3584, 18944, 128),
+            (512, 18944, 3584, 128),
+            (4096, 256, 768, 64),
+        ] {
+            int8(m, k, n, group);
         }
     }
     if want("attention") {
@@ -109,6 +125,21 @@ fn crates(shape: Shape, a: Strided<'_>, b: Strided<'_>) {
             );
         }
     });
+}
+
+fn int8(m: usize, k: usize, n: usize, group: usize) {
+    let (x, w) = (noise(m * k, 1), noise(n * k, 2));
+    let w = QuantizedWeights::quantize(Weights::F32(&w), n, k, group).expect("a valid group");
+    let mut y = vec![0.0; m * n];
+    let operations = 2.0 * (m * k * n) as f64;
+    let times = (0..((4e10 / operations) as usize).clamp(3, 100))
+        .map(|_| cpu_time(|| gemm_i8(&x, m, &w, None, &mut y)));
+    let time = median(times.collect());
+    println!(
+        "{m:>6}x{k:>5}x{n:>5} group {group}: {:.3} ms, {:.1} GOPS per CPU second",
+        time * 1e3,
+        operations / time / 1e9
+    );
 }
 
 fn attend(count: usize, len: usize, heads: Heads) {

@@ -4,9 +4,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::arch::generic::Generic;
-use crate::arch::{Op, Simd};
+use crate::arch::{Op, Simd, WithDot};
 #[cfg(target_arch = "x86_64")]
-use crate::arch::{avx2::Avx2, avx512::Avx512};
+use crate::arch::{
+    avx2::Avx2,
+    avx512::Avx512,
+    vnni::{Avx512Vnni, AvxVnni},
+};
 
 /// Instruction sets the kernels are written for, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,13 +20,17 @@ pub enum Isa {
     Generic = 1,
     /// AVX2 with FMA and F16C.
     Avx2 = 2,
+    /// AVX2 with the byte products of AVX-VNNI.
+    AvxVnni = 3,
     /// AVX-512F.
-    Avx512 = 3,
+    Avx512 = 4,
+    /// AVX-512F with the byte products of AVX-512-VNNI.
+    Avx512Vnni = 5,
 }
 
 impl Isa {
     /// Every instruction set, slowest first.
-    pub const ALL: [Self; 3] = [Self::Generic, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 5] = [Self::Generic, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Vnni];
 
     /// Whether this CPU has it.
     pub fn available(self) -> bool {
@@ -34,7 +42,9 @@ impl Isa {
         match self {
             Self::Generic => "generic",
             Self::Avx2 => "avx2",
+            Self::AvxVnni => "avx-vnni",
             Self::Avx512 => "avx512",
+            Self::Avx512Vnni => "avx512-vnni",
         }
     }
 }
@@ -62,9 +72,15 @@ pub fn isa() -> Isa {
     })
 }
 
-/// An instruction set together with the proof that the CPU has it.
+/// An instruction set together with the proof that the CPU has it: one for `f32`, one for bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Level {
+pub(crate) struct Level {
+    float: Float,
+    bytes: Bytes,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Float {
     Generic(Generic),
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
@@ -72,35 +88,67 @@ pub(crate) enum Level {
     Avx512(Avx512),
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Bytes {
+    Generic(Generic),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni(AvxVnni),
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni(Avx512Vnni),
+}
+
 impl Level {
+    const GENERIC: Self = Self { float: Float::Generic(Generic), bytes: Bytes::Generic(Generic) };
+
     /// The one in use.
     pub(crate) fn active() -> Self {
-        static LEVELS: OnceLock<[Option<Level>; 3]> = OnceLock::new();
+        static LEVELS: OnceLock<[Option<Level>; 5]> = OnceLock::new();
         let levels = LEVELS.get_or_init(|| Isa::ALL.map(Self::of));
-        levels[isa() as usize - 1].unwrap_or(Self::Generic(Generic))
+        levels[isa() as usize - 1].unwrap_or(Self::GENERIC)
     }
 
+    #[cfg(target_arch = "x86_64")]
     fn of(isa: Isa) -> Option<Self> {
-        match isa {
-            Isa::Generic => Some(Self::Generic(Generic)),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => Avx2::new().map(Self::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => Avx512::new().map(Self::Avx512),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => None,
-        }
+        Some(match isa {
+            Isa::Generic => Self::GENERIC,
+            Isa::Avx2 => Self { float: Float::Avx2(Avx2::new()?), bytes: Bytes::Avx2(Avx2::new()?) },
+            Isa::AvxVnni => Self { float: Float::Avx2(Avx2::new()?), bytes: Bytes::AvxVnni(AvxVnni::new()?) },
+            Isa::Avx512 => Self { float: Float::Avx512(Avx512::new()?), bytes: Bytes::Avx2(Avx2::new()?) },
+            Isa::Avx512Vnni => {
+                Self { float: Float::Avx512(Avx512::new()?), bytes: Bytes::Avx512Vnni(Avx512Vnni::new()?) }
+            }
+        })
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn of(isa: Isa) -> Option<Self> {
+        (isa == Isa::Generic).then_some(Self::GENERIC)
     }
 
     /// Evaluates `op` with the instructions enabled.
     #[inline]
     pub(crate) fn run<O: Op>(self, op: O) -> O::Out {
-        match self {
-            Self::Generic(simd) => simd.isolate(op),
+        match self.float {
+            Float::Generic(simd) => simd.isolate(op),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(simd) => simd.isolate(op),
+            Float::Avx2(simd) => simd.isolate(op),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(simd) => simd.isolate(op),
+            Float::Avx512(simd) => simd.isolate(op),
+        }
+    }
+
+    /// Tells `op` the byte products.
+    pub(crate) fn with_bytes<O: WithDot>(self, op: O) -> O::Out {
+        match self.bytes {
+            Bytes::Generic(dot) => op.with(dot),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx2(dot) => op.with(dot),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::AvxVnni(dot) => op.with(dot),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx512Vnni(dot) => op.with(dot),
         }
     }
 }

@@ -17,12 +17,15 @@ mod pack;
 mod parallel;
 mod product;
 mod tile;
+mod tile_i8;
 
 pub use dispatch::{Isa, force, isa};
 pub use ops::attention::{Heads, Segment, attention, attention_backward};
 pub use ops::gemm::{Weights, gemm};
+pub use ops::gemm_i8::gemm_i8;
 pub use ops::matmul::{Shape, Strided, matmul};
-pub use ops::peak::peak_fma;
+pub use ops::peak::{peak_fma, peak_int8};
+pub use ops::quantize::{QuantizeError, QuantizedWeights};
 pub use ops::rms_norm::{rms_norm, rms_norm_backward};
 pub use ops::rope::rope;
 pub use ops::silu_gate::{silu_gate, silu_gate_backward};

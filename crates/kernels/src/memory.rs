@@ -1,6 +1,6 @@
 //! Memory the kernels share: an output matrix cut into tiles that threads write at once, and per-thread scratch.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -97,43 +97,61 @@ impl<'a> Tile<'a> {
     }
 }
 
+/// Numbers any bytes are a value of.
+///
+/// # Safety
+/// Every bit pattern must be valid, and the alignment at most a cache line.
+pub(crate) unsafe trait Plain: Copy + Send + Sync + 'static {}
+
+// SAFETY: a primitive number.
+unsafe impl Plain for f32 {}
+// SAFETY: a primitive number.
+unsafe impl Plain for i32 {}
+// SAFETY: a primitive number.
+unsafe impl Plain for i16 {}
+// SAFETY: a primitive number.
+unsafe impl Plain for i8 {}
+// SAFETY: a primitive number.
+unsafe impl Plain for u8 {}
+
 /// One cache line; a vector of them is scratch whose loads never straddle two lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([f32; 16]);
+struct Line([u8; 64]);
 
 thread_local! {
-    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    /// What this thread has to lend, most recently returned last.
+    static POOL: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The calling thread's scratch, aligned to a cache line, given back when dropped.
+/// Scratch of the calling thread, aligned to a cache line, given back when dropped.
 ///
 /// A guard and not a closure: code in a closure would not be compiled with the caller's instructions.
-pub(crate) struct Scratch {
+pub(crate) struct Scratch<T> {
     lines: Vec<Line>,
     len: usize,
+    _values: PhantomData<T>,
 }
 
-impl Scratch {
-    /// `len` floats of unspecified value.
+impl<T: Plain> Scratch<T> {
+    /// `len` numbers of unspecified value.
     pub(crate) fn take(len: usize) -> Self {
-        // Taken, not borrowed: a nested call finds none and makes its own.
-        let mut lines = SCRATCH.take();
-        let wanted = len.div_ceil(16);
+        let mut lines = POOL.with_borrow_mut(Vec::pop).unwrap_or_default();
+        let wanted = (len * size_of::<T>()).div_ceil(size_of::<Line>());
         if lines.len() < wanted {
-            lines.resize(wanted, Line([0.0; 16]));
+            lines.resize(wanted, Line([0; 64]));
         }
-        Self { lines, len }
+        Self { lines, len, _values: PhantomData }
     }
 
-    pub(crate) fn floats(&mut self) -> &mut [f32] {
-        // SAFETY: `Line` is exactly sixteen floats, and there are enough lines for `len` of them.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast::<f32>(), self.len) }
+    pub(crate) fn slice(&mut self) -> &mut [T] {
+        // SAFETY: there are enough lines for `len` numbers, and any bytes are numbers.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast::<T>(), self.len) }
     }
 }
 
-impl Drop for Scratch {
+impl<T> Drop for Scratch<T> {
     fn drop(&mut self) {
-        SCRATCH.set(std::mem::take(&mut self.lines));
+        POOL.with_borrow_mut(|pool| pool.push(std::mem::take(&mut self.lines)));
     }
 }

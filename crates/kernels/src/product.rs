@@ -118,7 +118,7 @@ impl<T: Element> Op for Task<'_, T> {
         let direct = self.a.col == 1 && k <= DEPTH;
         let left = if direct { 0 } else { m * LEFT_STRIDE };
         let mut scratch = Scratch::take(panels + left);
-        let (panels, left) = scratch.floats().split_at_mut(panels);
+        let (panels, left) = scratch.slice().split_at_mut(panels);
         // A product of depth zero still writes c, hence the single empty block.
         for start in (0..k.max(1)).step_by(DEPTH) {
             let depth = start..k.min(start + DEPTH);

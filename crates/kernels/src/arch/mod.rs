@@ -8,8 +8,14 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+mod dot;
 pub(crate) mod generic;
+#[cfg(target_arch = "x86_64")]
+mod madd;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod vnni;
 
+pub(crate) use dot::{COLS, DEPTH, Dot, DotOp, WithDot};
 use half::{bf16, f16};
 
 /// Most lanes any instruction set has.

@@ -2,8 +2,10 @@
 
 pub(crate) mod attention;
 pub(crate) mod gemm;
+pub(crate) mod gemm_i8;
 pub(crate) mod matmul;
 pub(crate) mod peak;
+pub(crate) mod quantize;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;
 pub(crate) mod silu_gate;

@@ -3,13 +3,20 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::arch::{Op, Simd};
+use crate::arch::{Dot, DotOp, MAX_LANES, Op, Simd, WithDot};
 use crate::dispatch::Level;
+use crate::memory::Scratch;
 
 /// Single-precision operations a second of all threads together (a fused multiply-add counts two).
 pub fn peak_fma() -> f64 {
     let level = Level::active();
     all_threads(|| level.run(Fma))
+}
+
+/// Operations on bytes a second of all threads together, with the byte products of the int8 product (a multiplication
+/// and its addition count two).
+pub fn peak_int8() -> f64 {
+    Level::active().with_bytes(Bytes)
 }
 
 /// How long each thread measures.
@@ -56,5 +63,44 @@ impl Op for Fma {
         }
         black_box(simd.sum(total));
         ROUNDS * (CHAINS * S::LANES * 2) as u64
+    }
+}
+
+struct Bytes;
+
+impl WithDot for Bytes {
+    type Out = f64;
+
+    fn with<D: Dot>(self, dot: D) -> f64 {
+        all_threads(|| dot.isolate_dot(Self))
+    }
+}
+
+impl<D: Dot> DotOp<D> for Bytes {
+    type Out = u64;
+
+    #[inline(always)]
+    fn eval(self, dot: D) -> u64 {
+        const ROUNDS: u64 = 20_000;
+        let (mut weights, mut acts) = (Scratch::take(D::LANES * D::STEP), Scratch::take(D::STEP));
+        acts.slice().fill(D::act(1));
+        let mut out = [[0.0f32; MAX_LANES]; CHAINS];
+        // SAFETY: both hold one operand of their kind; `out` has a row of the widest vector for each chain.
+        unsafe {
+            let w = dot.weights(weights.slice().as_ptr());
+            let mut sum = [dot.all(0); CHAINS];
+            for _ in 0..ROUNDS {
+                // Read again each time: a loop over constants would be computed beforehand.
+                let a = dot.acts(black_box(acts.slice().as_ptr()));
+                for sum in &mut sum {
+                    *sum = dot.dot(*sum, w, a);
+                }
+            }
+            for (sum, out) in sum.into_iter().zip(&mut out) {
+                dot.accumulate(sum, 1.0, [1.0; MAX_LANES].as_ptr(), out.as_mut_ptr());
+            }
+        }
+        black_box(out);
+        ROUNDS * (CHAINS * D::LANES * D::STEP * 2) as u64
     }
 }

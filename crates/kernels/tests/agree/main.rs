@@ -2,6 +2,7 @@
 
 mod attention;
 mod gemm;
+mod gemm_i8;
 mod naive;
 mod rows;
 

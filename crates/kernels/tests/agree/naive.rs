@@ -121,3 +121,55 @@ pub(crate) fn attention(
     }
     (out, lse)
 }
+
+/// Bytes and scale of one group: `max|x| / 127`, nearest with ties to even.
+pub(crate) fn quantize(x: &[f32]) -> (Vec<i8>, f32) {
+    if x.iter().any(|x| !x.is_finite()) {
+        return (vec![0; x.len()], f32::NAN);
+    }
+    let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    if most < 1e-36 {
+        return (vec![0; x.len()], 0.0);
+    }
+    (x.iter().map(|x| (x * (127.0 / most)).round_ties_even() as i8).collect(), most / 127.0)
+}
+
+/// Rows of `k` quantised in groups: bytes `[rows, k]`, scales `[rows, groups]`.
+pub(crate) fn quantize_rows(x: &[f32], k: usize, group: usize) -> (Vec<i8>, Vec<f32>) {
+    let (mut bytes, mut scales) = (vec![], vec![]);
+    for row in x.chunks(k) {
+        for group in row.chunks(group) {
+            let (q, scale) = quantize(group);
+            bytes.extend(q);
+            scales.push(scale);
+        }
+    }
+    (bytes, scales)
+}
+
+/// Exact sums per group, one fused multiply-add each, then the bias.
+pub(crate) fn gemm_i8(
+    a: &[f32],
+    m: usize,
+    k: usize,
+    (q, scales): (&[i8], &[f32]),
+    n: usize,
+    group: usize,
+    bias: Option<&[f32]>,
+) -> Vec<f32> {
+    let (aq, a_scales) = quantize_rows(a, k, group);
+    let groups = k.div_ceil(group);
+    let mut c = vec![];
+    for i in 0..m {
+        for j in 0..n {
+            let mut sum = 0.0f32;
+            for g in 0..groups {
+                let depths = g * group..k.min((g + 1) * group);
+                let exact: i64 = depths.map(|p| i64::from(aq[i * k + p]) * i64::from(q[j * k + p])).sum();
+                sum = (exact as i32 as f32).mul_add(a_scales[i * groups + g] * scales[j * groups + g], sum);
+            }
+            c.push(bias.map_or(sum, |bias| sum + bias[j]));
+        }
+    }
+    c
+}

@@ -127,7 +127,7 @@ impl Op for Task<'_> {
         let Heads { query, kv, dim } = self.heads;
         let (queries, keys) = (self.segment.q.len(), self.segment.k.len());
         let mut scratch = Scratch::take(Buffers::sizes::<S>(dim).iter().sum());
-        let mut buffers = Buffers::cut::<S>(dim, scratch.floats());
+        let mut buffers = Buffers::cut::<S>(dim, scratch.slice());
         let from = (self.segment.k.start * kv + self.kv_head) * dim;
         let (k, v) = (&self.forward.k[from..], &self.forward.v[from..]);
         for start in (0..keys).step_by(KEYS) {

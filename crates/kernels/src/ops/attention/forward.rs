@@ -102,7 +102,7 @@ impl Op for Task<'_> {
         let block = KEYS.min(keys);
         let (k_len, v_len) = (panels_len::<S>(block, dim), panels_len::<S>(dim, block));
         let mut scratch = Scratch::take(k_len + v_len + QUERIES * STRIDE);
-        let (k_panels, rest) = scratch.floats().split_at_mut(k_len);
+        let (k_panels, rest) = scratch.slice().split_at_mut(k_len);
         let (v_panels, scores) = rest.split_at_mut(v_len);
         let from = (self.segment.k.start * kv + self.kv_head) * dim;
         let k = Right::new(&self.k[from..], 1, kv * dim, dim, keys);

@@ -1,0 +1,134 @@
+//! Exact sums of byte products, the instruction layer of the int8 matrix product.
+//!
+//! Weights are bytes offset by 128 (`w + 128`, so 1..=255) in panels: for each [`DEPTH`] depths, [`COLS`] columns of
+//! [`DEPTH`] bytes. Activations are in −127..=127. Every implementation returns the same 32-bit sums.
+
+use crate::arch::generic::Generic;
+use crate::memory::Plain;
+
+/// Columns of a panel.
+pub(crate) const COLS: usize = 16;
+/// Depths interleaved in a panel.
+pub(crate) const DEPTH: usize = 4;
+
+/// A computation with the byte products of `D`; the rules of [`super::Op`] hold.
+pub(crate) trait DotOp<D> {
+    type Out;
+    fn eval(self, dot: D) -> Self::Out;
+}
+
+/// A computation that is told which byte products there are.
+pub(crate) trait WithDot {
+    type Out;
+    fn with<D: Dot>(self, dot: D) -> Self::Out;
+}
+
+/// Lanes of 32-bit sums of byte products.
+pub(crate) trait Dot: Copy + Send + Sync {
+    /// What an activation is stored as.
+    type Act: Plain;
+    /// What a weight is stored as once prepared.
+    type Weight: Plain;
+    /// A vector of weights or activations.
+    type W: Copy;
+    /// A vector of sums, one a column.
+    type I: Copy;
+    /// Columns of a vector.
+    const LANES: usize;
+    /// Vectors and rows of a register tile.
+    const VECTORS: usize;
+    const ROWS: usize;
+    /// Depths one product covers.
+    const STEP: usize;
+    /// What prepared weights are too large by; taken back through the sum of the activations.
+    const OFFSET: i32;
+    /// Rows that are in cache together, and panels that pass over them together.
+    const BLOCK_ROWS: usize;
+    const BLOCK_PANELS: usize;
+
+    /// Evaluates `op` in a function of its own with the instructions enabled.
+    fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out;
+    fn act(q: i8) -> Self::Act;
+    /// The operand for some depths of a panel: the panel itself or, written to `buffer` of as many elements, another
+    /// form of it.
+    fn prepare<'a>(self, panel: &'a [u8], buffer: &'a mut [Self::Weight]) -> &'a [Self::Weight];
+    /// # Safety
+    /// `LANES * STEP` weights must be readable at `p`.
+    unsafe fn weights(self, p: *const Self::Weight) -> Self::W;
+    /// The same `STEP` activations for every column.
+    ///
+    /// # Safety
+    /// `STEP` activations must be readable at `p`.
+    unsafe fn acts(self, p: *const Self::Act) -> Self::W;
+    fn all(self, x: i32) -> Self::I;
+    /// `sum + Σ w·a` over the step.
+    fn dot(self, sum: Self::I, w: Self::W, a: Self::W) -> Self::I;
+    /// `c = sum · (scale · scales) + c`, the last two operations fused.
+    ///
+    /// # Safety
+    /// `LANES` values must be readable at `scales` and writable at `c`.
+    unsafe fn accumulate(self, sum: Self::I, scale: f32, scales: *const f32, c: *mut f32);
+}
+
+const LANES: usize = 8;
+
+impl Dot for Generic {
+    type Act = i8;
+    type Weight = u8;
+    type W = [i32; LANES * DEPTH];
+    type I = [i32; LANES];
+    const LANES: usize = LANES;
+    const VECTORS: usize = 2;
+    const ROWS: usize = 4;
+    const STEP: usize = DEPTH;
+    const OFFSET: i32 = 128;
+    const BLOCK_ROWS: usize = 48;
+    const BLOCK_PANELS: usize = 4;
+
+    #[inline(never)]
+    fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out {
+        op.eval(self)
+    }
+
+    #[inline(always)]
+    fn act(q: i8) -> i8 {
+        q
+    }
+
+    #[inline(always)]
+    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8]) -> &'a [u8] {
+        panel
+    }
+
+    #[inline(always)]
+    unsafe fn weights(self, p: *const u8) -> Self::W {
+        // SAFETY: the contract covers every element read.
+        core::array::from_fn(|i| i32::from(unsafe { *p.add(i) }))
+    }
+
+    #[inline(always)]
+    unsafe fn acts(self, p: *const i8) -> Self::W {
+        // SAFETY: the contract covers the four elements read.
+        core::array::from_fn(|i| i32::from(unsafe { *p.add(i % DEPTH) }))
+    }
+
+    #[inline(always)]
+    fn all(self, x: i32) -> Self::I {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn dot(self, sum: Self::I, w: Self::W, a: Self::W) -> Self::I {
+        core::array::from_fn(|lane| {
+            (0..DEPTH).fold(sum[lane], |sum, d| sum + w[lane * DEPTH + d] * a[lane * DEPTH + d])
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate(self, sum: Self::I, scale: f32, scales: *const f32, c: *mut f32) {
+        for (lane, sum) in sum.into_iter().enumerate() {
+            // SAFETY: the contract covers lane `lane` of both.
+            unsafe { *c.add(lane) = (sum as f32).mul_add(scale * *scales.add(lane), *c.add(lane)) }
+        }
+    }
+}

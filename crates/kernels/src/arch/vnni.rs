@@ -1,0 +1,165 @@
+//! Byte products of `VPDPBUSD`, in its 256-bit (AVX-VNNI) and 512-bit (AVX-512-VNNI) forms: offset weights times signed
+//! activations, four at a time, exact in 32 bits.
+//!
+//! The agree tests check them wherever the CPU that runs them has them.
+
+use core::arch::x86_64::*;
+
+use super::avx2::Avx2;
+use super::avx512::Avx512;
+use super::{DEPTH, Dot, DotOp, madd};
+
+/// Proof that the CPU has AVX-VNNI and everything [`Avx2`] proves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AvxVnni {
+    _proof: (),
+}
+
+impl AvxVnni {
+    pub(crate) fn new() -> Option<Self> {
+        (is_x86_feature_detected!("avxvnni") && Avx2::new().is_some()).then_some(Self { _proof: () })
+    }
+}
+
+/// Proof that the CPU has AVX-512-VNNI and everything [`Avx512`] proves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx512Vnni {
+    _proof: (),
+}
+
+impl Avx512Vnni {
+    pub(crate) fn new() -> Option<Self> {
+        (is_x86_feature_detected!("avx512vnni") && Avx512::new().is_some()).then_some(Self { _proof: () })
+    }
+}
+
+/// An instruction of the set the implementing token proves.
+macro_rules! proven {
+    ($call:expr) => {
+        // SAFETY: the token proves the CPU has the instruction; pointers are covered by the caller's contract.
+        unsafe { $call }
+    };
+}
+
+impl Dot for AvxVnni {
+    type Act = i8;
+    type Weight = u8;
+    type W = __m256i;
+    type I = __m256i;
+    const LANES: usize = 8;
+    const VECTORS: usize = 2;
+    const ROWS: usize = 6;
+    const STEP: usize = DEPTH;
+    const OFFSET: i32 = 128;
+    const BLOCK_ROWS: usize = 96;
+    const BLOCK_PANELS: usize = 4;
+
+    #[inline(always)]
+    fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out {
+        #[target_feature(enable = "avxvnni,avx2,fma,f16c")]
+        #[inline(never)]
+        fn enabled<O: DotOp<AvxVnni>>(dot: AvxVnni, op: O) -> O::Out {
+            op.eval(dot)
+        }
+        // SAFETY: `self` proves the features.
+        unsafe { enabled(self, op) }
+    }
+
+    #[inline(always)]
+    fn act(q: i8) -> i8 {
+        q
+    }
+
+    #[inline(always)]
+    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8]) -> &'a [u8] {
+        panel
+    }
+
+    #[inline(always)]
+    unsafe fn weights(self, p: *const u8) -> __m256i {
+        proven!(_mm256_loadu_si256(p.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn acts(self, p: *const i8) -> __m256i {
+        proven!(_mm256_set1_epi32(p.cast::<i32>().read_unaligned()))
+    }
+
+    #[inline(always)]
+    fn all(self, x: i32) -> __m256i {
+        proven!(_mm256_set1_epi32(x))
+    }
+
+    #[inline(always)]
+    fn dot(self, sum: __m256i, w: __m256i, a: __m256i) -> __m256i {
+        proven!(_mm256_dpbusd_avx_epi32(sum, w, a))
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate(self, sum: __m256i, scale: f32, scales: *const f32, c: *mut f32) {
+        proven!(madd::accumulate(sum, scale, scales, c))
+    }
+}
+
+impl Dot for Avx512Vnni {
+    type Act = i8;
+    type Weight = u8;
+    type W = __m512i;
+    type I = __m512i;
+    const LANES: usize = 16;
+    const VECTORS: usize = 3;
+    const ROWS: usize = 8;
+    const STEP: usize = DEPTH;
+    const OFFSET: i32 = 128;
+    const BLOCK_ROWS: usize = 128;
+    const BLOCK_PANELS: usize = 3;
+
+    #[inline(always)]
+    fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out {
+        #[target_feature(enable = "avx512vnni,avx512f,avx2,fma,f16c")]
+        #[inline(never)]
+        fn enabled<O: DotOp<Avx512Vnni>>(dot: Avx512Vnni, op: O) -> O::Out {
+            op.eval(dot)
+        }
+        // SAFETY: `self` proves the features.
+        unsafe { enabled(self, op) }
+    }
+
+    #[inline(always)]
+    fn act(q: i8) -> i8 {
+        q
+    }
+
+    #[inline(always)]
+    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8]) -> &'a [u8] {
+        panel
+    }
+
+    #[inline(always)]
+    unsafe fn weights(self, p: *const u8) -> __m512i {
+        proven!(_mm512_loadu_si512(p.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn acts(self, p: *const i8) -> __m512i {
+        proven!(_mm512_set1_epi32(p.cast::<i32>().read_unaligned()))
+    }
+
+    #[inline(always)]
+    fn all(self, x: i32) -> __m512i {
+        proven!(_mm512_set1_epi32(x))
+    }
+
+    #[inline(always)]
+    fn dot(self, sum: __m512i, w: __m512i, a: __m512i) -> __m512i {
+        proven!(_mm512_dpbusd_epi32(sum, w, a))
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate(self, sum: __m512i, scale: f32, scales: *const f32, c: *mut f32) {
+        proven!({
+            let scale = _mm512_mul_ps(_mm512_set1_ps(scale), _mm512_loadu_ps(scales));
+            _mm512_storeu_ps(c, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, _mm512_loadu_ps(c)));
+        })
+    }
+}
