@@ -58,24 +58,27 @@ impl<'a> Decoder<'a> {
 
     fn step_group(&self, jobs: &mut [&mut Job]) -> Result<()> {
         let places: Vec<_> = jobs.iter_mut().map(|j| j.enter()).collect();
+        let predicted: Vec<Vec<usize>> =
+            jobs.iter().zip(&places).map(|(job, (block, masked))| job.predicted(block, masked)).collect();
         let unconditional: Vec<Option<Vec<u32>>> = jobs.iter().map(|j| j.unconditional()).collect();
         let start = Instant::now();
         let mut batch: Vec<Query<'_>> = jobs
             .iter()
             .zip(&places)
-            .map(|(job, (_, masked))| {
+            .zip(&predicted)
+            .map(|((job, (_, masked)), predict)| {
                 let needs = job.needs();
                 Query {
                     tokens: job.canvas.tokens(),
-                    predict: masked,
+                    predict,
                     hidden: needs.hidden.map(|row| (masked.as_slice(), row)),
                     attention_layers: needs.attention_layers,
                     cache: None,
                 }
             })
             .collect();
-        for (tokens, (_, masked)) in unconditional.iter().zip(&places) {
-            batch.extend(tokens.iter().map(|tokens| Query { tokens, predict: masked, ..Query::default() }));
+        for (tokens, predict) in unconditional.iter().zip(&predicted) {
+            batch.extend(tokens.iter().map(|tokens| Query { tokens, predict, ..Query::default() }));
         }
         let passes = self.backbone.forward(&mut batch)?;
         let (passes, guides) = passes.split_at(jobs.len());
@@ -108,9 +111,11 @@ impl<'a> Decoder<'a> {
             step,
             guide: guide.map(|pass| (&pass.predicting, job.options.guidance)),
         };
+        let predicted = job.predicted(&block, masked);
         let strategy = &mut job.strategy;
-        let marginals =
-            reader.read(self.backbone, &pass.predicting, masked, |rows| strategy.on_logits(step, rows))?;
+        let mut marginals =
+            reader.read(self.backbone, &pass.predicting, &predicted, |rows| strategy.on_logits(step, rows))?;
+        marginals.truncate(masked.len());
         let read = start.elapsed().as_secs_f64();
         let probe = BackboneProbe::new(self.backbone, ROW_BUDGET);
         let selection = strategy.select(&Step {

@@ -10,7 +10,7 @@ use crate::marginals::{Marginal, Suppression};
 use crate::observer::Observer;
 use crate::rng::Rng;
 use crate::sampler::Sampling;
-use crate::strategy::{BlockStep, Context, Needs, Selection, Strategy, StrategySpec, TokenRule};
+use crate::strategy::{BlockStep, Context, Extent, Needs, Selection, Strategy, StrategySpec, TokenRule};
 use crate::trace::{Commit, DependencyRecord, Seconds, StepRecord};
 
 /// How a canvas is decoded, apart from the strategy.
@@ -40,7 +40,7 @@ pub struct Totals {
     pub steps: usize,
     /// Forward passes, extra ones included (NFE).
     pub forwards: usize,
-    /// Tokens written by steps (not by EOS filling).
+    /// Tokens written by steps (not by EOS filling), less those masked again.
     pub committed: usize,
     /// Seconds by phase.
     pub seconds: Seconds,
@@ -155,6 +155,17 @@ impl Job {
         (block, masked)
     }
 
+    /// Positions to predict: the masks, then the decided ones that the strategy wants to see.
+    pub(crate) fn predicted(&self, block: &Range<usize>, masked: &[usize]) -> Vec<usize> {
+        let cells = self.canvas.cells();
+        let decided: Vec<usize> = match self.needs().decided {
+            Extent::Nothing => Vec::new(),
+            Extent::Block => block.clone().filter(|&p| !matches!(cells[p], Cell::Masked | Cell::Fixed)).collect(),
+            Extent::Canvas => (0..block.end).filter(|&p| cells[p] != Cell::Masked).collect(),
+        };
+        masked.iter().copied().chain(decided).collect()
+    }
+
     /// Phase 3: writes the tokens of the selection, applies the EOS policy, tells the observer.
     pub(crate) fn commit(&mut self, step: Decided<'_>) -> Result<()> {
         let Decided { block, masked, marginals, selection, pass, forwards, seconds } = step;
@@ -174,7 +185,9 @@ impl Job {
             })
             .collect();
         let filled = self.canvas.commit(self.totals.steps, &picks, &block, self.options.eos);
-        self.canvas.remask(&selection.remask);
+        // What an end of sequence has just filled is not undone.
+        let remasked: Vec<usize> = selection.remask.into_iter().filter(|p| !filled.contains(p)).collect();
+        self.canvas.remask(&remasked);
         let dependency = selection.dependency.filter(|_| self.observer.wants_dependency());
         let record = StepRecord {
             step: self.totals.steps,
@@ -182,7 +195,7 @@ impl Job {
             masked: masked.len(),
             commits,
             filled,
-            remasked: selection.remask,
+            remasked,
             stop: selection.stop,
             budget: selection.budget,
             dependency: dependency.map(|d| DependencyRecord {
@@ -196,6 +209,7 @@ impl Job {
         self.totals.steps += 1;
         self.totals.forwards += forwards;
         self.totals.committed += record.commits.len();
+        self.totals.committed -= record.remasked.len();
         self.totals.seconds += seconds;
         self.stopped |= self.observer.on_step(&record, &self.canvas).is_break();
         if !self.is_done() && self.totals.steps >= self.step_limit {

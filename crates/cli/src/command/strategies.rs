@@ -31,6 +31,7 @@ fn cost(cost: Cost) -> &'static str {
     match cost {
         Cost::Logits => "one forward pass",
         Cost::Predictor => "one forward pass and one d×d product over the masked rows",
+        Cost::Attention => "one forward pass and the attention maps of its last layers",
         Cost::ExtraForwards => "more forward passes",
     }
 }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::dependency::{DependencySource, Draws, Oracle};
+use crate::dependency::{Dependency, DependencySource, Draws, Oracle};
 use crate::error::{Error, Result};
-use crate::strategy::greedy::{Start, Thresholds, greedy_subset};
+use crate::strategy::greedy::{Limit, Start, Thresholds, limited_subset};
 use crate::strategy::registry::{Cost, Entry, Kind, Param};
 use crate::strategy::spec::Values;
 use crate::strategy::{Needs, Selection, Step, Strategy};
@@ -53,6 +53,18 @@ pub(super) const ENTRY: Entry = Entry {
             kind: Kind::Count,
             help: "tokens the oracle reveals per position and averages over",
         },
+        Param {
+            key: "charge",
+            default: "one",
+            kind: Kind::Choice(&["one", "both"]),
+            help: "a pair costs what the later position depends on the earlier, or the larger of both directions",
+        },
+        Param {
+            key: "budget",
+            default: "sum",
+            kind: Kind::Choice(&["sum", "position"]),
+            help: "tau bounds the dependency of the whole step, or that of each position in it",
+        },
     ],
     build,
 };
@@ -60,6 +72,8 @@ pub(super) const ENTRY: Entry = Entry {
 struct Demask {
     thresholds: Thresholds,
     filtered: bool,
+    both: bool,
+    limit: Limit,
     source: Arc<dyn DependencySource>,
 }
 
@@ -75,8 +89,14 @@ fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
     };
     let start = if values.text("start") == "confident" { Start::Confident } else { Start::Leftmost };
     Ok(Box::new(Demask {
-        thresholds: Thresholds { tau: values.number("tau") as f32, gamma: values.number("gamma") as f32, start },
+        thresholds: Thresholds {
+            tau: values.number("tau") as f32,
+            gamma: values.number("gamma") as f32,
+            start,
+        },
         filtered: values.text("confidence") == "filtered",
+        both: values.text("charge") == "both",
+        limit: if values.text("budget") == "position" { Limit::Position } else { Limit::Sum },
         source,
     }))
 }
@@ -93,7 +113,9 @@ impl Strategy for Demask {
             .map(|m| if self.filtered { m.candidate.top1 } else { m.raw.top1 })
             .collect();
         let dependency = self.source.dependency(step)?;
-        let subset = greedy_subset(&dependency, &confidence, self.thresholds);
+        let charged = self.both.then(|| larger_direction(&dependency));
+        let subset =
+            limited_subset(charged.as_ref().unwrap_or(&dependency), &confidence, self.thresholds, self.limit);
         Ok(Selection {
             chosen: subset.chosen,
             stop: Some(subset.stop),
@@ -101,5 +123,23 @@ impl Strategy for Demask {
             dependency: Some(dependency),
             ..Selection::default()
         })
+    }
+}
+
+/// `max(D_ij, D_ji)`.
+fn larger_direction(dependency: &Dependency) -> Dependency {
+    let size = dependency.len();
+    let pair = |at: usize| dependency.on(at / size, at % size).max(dependency.on(at % size, at / size));
+    Dependency::from_rows((0..size * size).map(pair).collect(), size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_are_charged_at_the_larger() {
+        let d = Dependency::from_rows(vec![0.0, 0.5, 0.1, 0.0], 2);
+        assert_eq!(larger_direction(&d).data(), [0.0, 0.5, 0.5, 0.0]);
     }
 }

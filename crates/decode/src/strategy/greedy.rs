@@ -28,6 +28,16 @@ pub struct Thresholds {
     pub start: Start,
 }
 
+/// What τ bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Limit {
+    /// The cumulative dependency of the set (the paper, and its theorem).
+    #[default]
+    Sum,
+    /// The dependency of each position on those before it; no bound on the whole step.
+    Position,
+}
+
 /// What was selected, in the order of selection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subset {
@@ -44,6 +54,19 @@ pub struct Subset {
 /// # Panics
 /// If the matrix does not match, or there is no position.
 pub fn greedy_subset(dependency: &Dependency, confidence: &[f32], thresholds: Thresholds) -> Subset {
+    limited_subset(dependency, confidence, thresholds, Limit::Sum)
+}
+
+/// [`greedy_subset`] with a choice of what τ bounds; what is reported as used stays the sum.
+///
+/// # Panics
+/// As [`greedy_subset`].
+pub fn limited_subset(
+    dependency: &Dependency,
+    confidence: &[f32],
+    thresholds: Thresholds,
+    limit: Limit,
+) -> Subset {
     let size = confidence.len();
     assert!(size > 0 && dependency.len() == size, "dependency of {} for {size} positions", dependency.len());
     let first = match thresholds.start {
@@ -67,7 +90,11 @@ pub fn greedy_subset(dependency: &Dependency, confidence: &[f32], thresholds: Th
         let Some((slot, delta)) = best else {
             break if chosen.len() == size { Stop::AllTaken } else { Stop::NoCandidate };
         };
-        if accumulated + delta > thresholds.tau {
+        let bounded = match limit {
+            Limit::Sum => accumulated + delta,
+            Limit::Position => delta,
+        };
+        if bounded > thresholds.tau {
             break Stop::Budget;
         }
         accumulated += delta;
@@ -142,6 +169,16 @@ mod tests {
         assert_eq!(greedy_subset(&d, &[0.1, 0.99, 0.99], thresholds(0.0, 0.0)).chosen, [0]);
         let anchored = Thresholds { tau: 0.0, gamma: 0.9, start: Start::Confident };
         assert_eq!(greedy_subset(&d, &[0.1, 0.98, 0.99], anchored).chosen, [2]);
+    }
+
+    #[test]
+    fn a_limit_per_position_ignores_the_sum() {
+        // Costs: 1 → 0.1, then 2 → 0.1 + 0.02; together 0.22.
+        let d = matrix(&[&[0.0; 3], &[0.1, 0.0, 0.0], &[0.1, 0.02, 0.0]]);
+        let run = |tau, limit| limited_subset(&d, &[1.0; 3], thresholds(tau, 0.9), limit).chosen;
+        assert_eq!(run(0.125, Limit::Sum), [0, 1]);
+        assert_eq!(run(0.125, Limit::Position), [0, 1, 2]);
+        assert_eq!(run(0.115, Limit::Position), [0, 1]);
     }
 
     /// Algorithm 2 as it is printed, with every sum taken afresh.

@@ -5,15 +5,38 @@
 //! there, and which committed ones to mask again); it never writes the canvas. Ties go to the
 //! lowest position everywhere.
 
+mod credit;
+mod dapd;
+mod dawn;
 mod demask;
+mod eb;
+mod entropy_threshold;
+mod factor;
+mod graph;
 pub mod greedy;
+mod hierarchical;
 mod history;
 mod klass;
+mod localleap;
+mod low_confidence;
+mod multi_block;
 mod origin;
+mod pc;
+mod pcg;
+mod punt;
 mod ranked;
 mod registry;
+mod remdm;
+mod rule;
+mod saber;
 mod schedule;
+mod slowfast;
 mod spec;
+#[cfg(test)]
+mod termination;
+#[cfg(test)]
+mod testing;
+mod threshold;
 
 use demask_model::{HiddenRow, Rows};
 
@@ -51,6 +74,20 @@ pub struct Needs {
     pub attention_layers: usize,
     /// Precision of the filtered scores.
     pub dtype: ScoreDtype,
+    /// Decided positions whose logits [`Strategy::on_logits`] sees too.
+    pub decided: Extent,
+}
+
+/// Which decided positions a strategy wants the model's current opinion of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// None: only masks are predicted.
+    #[default]
+    Nothing,
+    /// Those of the block, except what was given from outside.
+    Block,
+    /// All up to the end of the block, prompt included.
+    Canvas,
 }
 
 /// Everything a strategy may look at.

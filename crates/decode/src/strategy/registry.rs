@@ -6,7 +6,10 @@ use std::sync::Arc;
 use crate::dependency::Predictor;
 use crate::error::{Error, Result};
 use crate::strategy::spec::Values;
-use crate::strategy::{Strategy, demask, klass, origin, ranked};
+use crate::strategy::{
+    Strategy, credit, dapd, dawn, demask, eb, entropy_threshold, factor, hierarchical, klass, localleap,
+    low_confidence, multi_block, origin, pc, pcg, punt, ranked, remdm, saber, slowfast, threshold,
+};
 
 /// What a strategy may use besides the step.
 #[derive(Clone, Default)]
@@ -22,6 +25,8 @@ pub enum Cost {
     Logits,
     /// The dependency predictor: one d×d product over the masked rows.
     Predictor,
+    /// Attention maps of the last layers.
+    Attention,
     /// More forward passes.
     ExtraForwards,
 }
@@ -106,7 +111,24 @@ pub const ALL: &[Entry] = &[
     ranked::TOKEN_ORDER,
     ranked::RANDOM,
     origin::ENTRY,
+    low_confidence::ENTRY,
+    threshold::ENTRY,
+    factor::ENTRY,
+    entropy_threshold::ENTRY,
+    eb::ENTRY,
     klass::ENTRY,
+    localleap::ENTRY,
+    hierarchical::ENTRY,
+    credit::ENTRY,
+    multi_block::ENTRY,
+    slowfast::ENTRY,
+    pc::ENTRY,
+    pcg::ENTRY,
+    dawn::ENTRY,
+    dapd::ENTRY,
+    punt::ENTRY,
+    saber::ENTRY,
+    remdm::ENTRY,
 ];
 
 /// Looks a strategy up by name or alias; an unknown one is answered with the nearest name.

@@ -1,6 +1,34 @@
 //! How many tokens a step unmasks, for strategies that rank positions.
 
+use crate::error::{Error, Result};
 use crate::strategy::Step;
+use crate::strategy::registry::{Kind, Param};
+use crate::strategy::spec::Values;
+
+/// A fixed number of tokens a step.
+pub(super) const TOKENS_PER_STEP: Param =
+    Param { key: "k", default: "", kind: Kind::Count, help: "tokens per step (1 if steps is not given)" };
+
+/// LLaDA's schedule instead of a fixed number.
+pub(super) const EVEN_STEPS: Param = Param {
+    key: "steps",
+    default: "",
+    kind: Kind::Count,
+    help: "forward passes for the whole response, shared out evenly, instead of k",
+};
+
+/// The schedule of a strategy with [`TOKENS_PER_STEP`] and [`EVEN_STEPS`].
+pub(super) fn even(values: &Values<'_>) -> Result<Schedule> {
+    match (values.count("k"), values.count("steps")) {
+        (Some(k), Some(_)) => Err(Error::BadValue {
+            what: format!("{}:k", values.name()),
+            value: k.to_string(),
+            why: "give k (tokens per step) or steps (passes in all), not both".into(),
+        }),
+        (k, None) => Ok(Schedule::Fixed(k.unwrap_or(1))),
+        (None, Some(steps)) => Ok(Schedule::Even { steps }),
+    }
+}
 
 /// Transfer counts per step.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,0 +1,56 @@
+//! LLaDA's decoder: each step keeps the most confident candidates and leaves the rest masked, as many
+//! as an even schedule says.
+//!
+//! Confidence is the probability of the sampled token in the model's own distribution at temperature
+//! 1; that is `maskgit-plus` with raw scores. Quirk of the name: the reference calls it
+//! `remasking=low_confidence`, yet nothing that was committed is ever masked again. Ties go left.
+
+use crate::error::Result;
+use crate::strategy::registry::{Cost, Entry};
+use crate::strategy::rule::Confidence;
+use crate::strategy::schedule::{EVEN_STEPS, TOKENS_PER_STEP, even};
+use crate::strategy::{Schedule, Selection, Step, Stop, Strategy, top_k};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "low-confidence",
+    aliases: &["llada", "low_confidence"],
+    summary: "unmask the candidates with the highest probability, evenly many a step",
+    source: "LLaDA (Nie et al. 2025), remasking=low_confidence",
+    cost: Cost::Logits,
+    params: &[TOKENS_PER_STEP, EVEN_STEPS],
+    build: |values| Ok(Box::new(LowConfidence { schedule: even(values)? })),
+};
+
+struct LowConfidence {
+    schedule: Schedule,
+}
+
+impl Strategy for LowConfidence {
+    fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
+        let chosen = top_k(&Confidence::Raw.all(step), self.schedule.count(step));
+        let stop = if chosen.len() == step.masked.len() { Stop::AllTaken } else { Stop::Count };
+        Ok(Selection { chosen, stop: Some(stop), ..Selection::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::strategy::testing::{Scene, build};
+
+    #[test]
+    fn five_masks_in_two_steps_are_three_then_two() {
+        let mut strategy = build("low-confidence:steps=2");
+        let mut scene = Scene::new(&[0.2, 0.9, 0.5, 0.5, 0.5]);
+        assert_eq!(scene.advance(&mut *strategy, &[0.4, 0.6]).chosen, [1, 2, 3]);
+        assert_eq!(scene.advance(&mut *strategy, &[]).chosen, [1, 0]);
+    }
+
+    #[test]
+    fn confidence_is_that_of_the_sampled_token() {
+        let mut scene = Scene::new(&[0.9, 0.5]);
+        // The first position's sampled token is not its best one.
+        scene.marginals[0].candidate.raw = 0.05;
+        scene.marginals[0].candidate.probability = 1.0;
+        assert_eq!(scene.select(&mut *build("low-confidence")).chosen, [1]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Every strategy that needs no predictor ends, whatever the distribution, the parameters, the blocks,
+//! the sampler and the end-of-sequence policy, with no mask left and every token accounted for.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use demask_model::{Backbone, Pass, Query, Rows, Spec, Tabular};
+use proptest::prelude::*;
+
+use crate::canvas::Cell;
+use crate::rng::{Purpose, Rng};
+use crate::strategy::registry::{ALL, Entry, Kind};
+use crate::strategy::{Context, StrategySpec};
+use crate::{Canvas, Decoder, EosPolicy, Job, Observer, Options, Sampling, StepRecord};
+
+/// A joint whose symbol 0 ends the sequence, with made-up attention that depends on the canvas.
+struct Attentive {
+    table: Tabular,
+    spec: Spec,
+}
+
+impl Attentive {
+    fn new(positions: usize, symbols: usize, rng: Rng) -> Self {
+        // A quarter of the assignments are impossible.
+        let weight =
+            |i: usize| (rng.uniform(Purpose::Mask, 0, i as u64) * 4.0 / 3.0 - 1.0 / 3.0).max(0.0).powi(4);
+        let mut weights: Vec<f64> = (0..symbols.pow(positions as u32)).map(weight).collect();
+        weights[0] += 1e-3;
+        let table = Tabular::new(positions, symbols, weights).unwrap();
+        let mut spec = table.spec().clone();
+        spec.ids.eos = vec![0];
+        Self { table, spec }
+    }
+}
+
+impl Backbone for Attentive {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn forward(&self, batch: &mut [Query<'_>]) -> demask_model::Result<Vec<Pass>> {
+        let mut passes = self.table.forward(batch)?;
+        for (pass, query) in passes.iter_mut().zip(batch.iter()) {
+            let (length, rng) = (query.tokens.len(), Rng::new(3, 0));
+            let look = |at: usize| {
+                rng.uniform(Purpose::Mask, u64::from(query.tokens[at % length]), at as u64) as f32
+            };
+            let data = (0..length * length).map(|at| look(at) / length as f32).collect();
+            pass.attention = (query.attention_layers > 0).then_some(Rows { data, width: length });
+        }
+        Ok(passes)
+    }
+
+    fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> demask_model::Result<()> {
+        // One row at a time, so that chunks are met.
+        let width = rows.width;
+        rows.data.chunks(width).enumerate().for_each(|(index, row)| visit(index, &mut row.to_vec()));
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> String {
+        self.table.fingerprint()
+    }
+}
+
+/// The entry with random parameters.
+fn spelled(entry: &Entry, rng: Rng) -> StrategySpec {
+    let mut spec: StrategySpec = entry.name.parse().unwrap();
+    for (index, param) in entry.params.iter().enumerate() {
+        let draw = |purpose| rng.uniform(purpose, 1, index as u64);
+        let conflict = param.key == "steps" && spec.given().iter().any(|g| g.0 == "k");
+        if conflict || draw(Purpose::Mask) < 0.5 {
+            continue;
+        }
+        let u = draw(Purpose::Position);
+        let value = match param.kind {
+            Kind::Count => (1.0 + u * 5.0).floor().to_string(),
+            Kind::Number(low, high) => (low + u * (high.min(1.0) - low)).to_string(),
+            Kind::Choice(words) => words[(u * words.len() as f64) as usize].to_owned(),
+        };
+        spec = spec.with(param.key, value).unwrap();
+    }
+    if entry.name == "demask" { spec.with("dependency", "oracle").unwrap() } else { spec }
+}
+
+/// Checks each record against the canvas before and after it.
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<usize>>);
+
+impl Observer for Ledger {
+    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
+        for commit in &record.commits {
+            let kept =
+                !record.remasked.contains(&commit.position) && !record.filled.contains(&commit.position);
+            assert!(!kept || canvas.tokens()[commit.position] == commit.token);
+        }
+        assert!(record.remasked.iter().all(|&p| canvas.cells()[p] == Cell::Masked));
+        let mut kept = self.0.lock().unwrap();
+        *kept = *kept + record.commits.len() - record.remasked.len();
+        ControlFlow::Continue(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_strategy_ends_without_masks(
+        positions in 1_usize..=6, symbols in 2_usize..=3, seed in any::<u64>(), block in 0_usize..=4,
+        warm in any::<bool>(), policy in 0_usize..4,
+    ) {
+        let rng = Rng::new(seed, 0);
+        let backbone = Attentive::new(positions, symbols, rng);
+        for (number, entry) in ALL.iter().enumerate() {
+            let spec = spelled(entry, Rng::new(seed, number as u64));
+            let options = Options {
+                sampling: Sampling { temperature: if warm { 0.8 } else { 0.0 }, ..Sampling::default() },
+                eos: [EosPolicy::FillAfter, EosPolicy::None, EosPolicy::BlockFill, EosPolicy::Stop][policy],
+                block_length: (block > 0).then_some(block),
+                seed,
+                ..Options::default()
+            };
+            let canvas = Canvas::generate(&[], positions, &backbone.spec.ids).unwrap();
+            let ledger = Ledger::default();
+            let job = Job::new(canvas, &spec, &Context::default(), options, Box::new(ledger.clone())).unwrap();
+            let mut jobs = [job];
+            let ended = Decoder::new(&backbone).run(&mut jobs);
+            prop_assert!(ended.is_ok(), "{spec}: {}", ended.unwrap_err());
+            prop_assert!(jobs[0].canvas().is_done(), "{spec}");
+            prop_assert!(!jobs[0].canvas().tokens().contains(&backbone.spec.ids.mask), "{spec}");
+            prop_assert_eq!(*ledger.0.lock().unwrap(), jobs[0].totals().committed, "{}", spec);
+        }
+    }
+}
