@@ -9,6 +9,7 @@ use demask_model::checkpoint::Dtype;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
+use super::muon::Muon;
 use crate::optimizer::AdamW;
 use crate::schedule::Schedule;
 
@@ -25,6 +26,9 @@ pub struct Config {
     /// The optimizer.
     #[serde(default)]
     pub optimizer: AdamW,
+    /// Muon for the matrices of the blocks; AdamW for all if absent.
+    #[serde(default)]
+    pub muon: Option<Muon>,
     /// What is trained, in order; each stage has its own schedule.
     pub stage: Vec<Stage>,
     /// Saving and reporting; does not change the weights.
@@ -192,7 +196,8 @@ impl Config {
             begun
         });
         let begun: Vec<&Stage> = begun.collect();
-        serde_json::json!([self.seed, self.model, self.data, self.optimizer, begun]).to_string()
+        let muon = self.muon.map(|muon| format!("{muon:?}")).unwrap_or_default();
+        serde_json::json!([self.seed, self.model, self.data, self.optimizer, begun]).to_string() + &muon
     }
 
     fn problem(&self) -> Option<String> {
@@ -211,7 +216,8 @@ impl Config {
             return Some(format!("model.kv_heads {kv_heads} must divide model.heads {heads}"));
         }
         let optimizer = self.optimizer.problem().map(|problem| format!("optimizer.{problem}"));
-        self.data.problem(self.model.max_positions).or(optimizer).or_else(|| self.stages_problem())
+        let muon = self.muon.and_then(|muon| muon.problem()).map(|problem| format!("muon.{problem}"));
+        self.data.problem(self.model.max_positions).or(optimizer).or(muon).or_else(|| self.stages_problem())
     }
 
     fn stages_problem(&self) -> Option<String> {
@@ -318,6 +324,7 @@ pub(crate) mod tests {
             ("\"diffusion\"", "\"masked\"", "masked"),
             ("peak = 1e-2", "peak = 0", "stage 1: rate.peak"),
             ("batch_tokens = 160", "batch_tokens = 160\ntight = 0.0", "data.tight"),
+            ("[data]", "[muon]\nmomentum = 1.0\n[data]", "muon.momentum"),
         ];
         for (from, to, named) in cases {
             let problem = Config::parse(&SMALL.replace(from, to)).unwrap_err();

@@ -66,7 +66,7 @@ impl Curve {
         Self { points, scores }
     }
 
-    /// Writes `curve.csv`, `validation.csv` and `curve.svg`.
+    /// Writes `curve.csv` and `validation.csv`.
     pub fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).map_err(Error::write(folder))?;
         let mut points = String::from("step,objective,loss,right,rate,norm,tokens,seconds\n");
@@ -90,10 +90,16 @@ impl Curve {
                 let _ = writeln!(scores, "{step},{},{:.6}", score.name, score.value);
             }
         }
-        for (file, text) in [(POINTS, points), (SCORES, scores), ("curve.svg", super::picture::svg(self))] {
+        for (file, text) in [(POINTS, points), (SCORES, scores)] {
             write::replace(&folder.join(file), |out| out.write_all(text.as_bytes()))?;
         }
         Ok(())
+    }
+
+    /// Draws `curve.svg`.
+    pub fn picture(&self, folder: &Path) -> Result<()> {
+        let text = super::picture::svg(self);
+        Ok(write::replace(&folder.join("curve.svg"), |out| out.write_all(text.as_bytes()))?)
     }
 }
 

@@ -15,10 +15,11 @@ use super::error::{Error, Result};
 use super::export::export;
 use super::layout::Layout;
 use super::loss::Loss;
+use super::muon::Matrices;
 use super::state::State;
 use super::step::{self, Gradient};
 use super::weights;
-use crate::optimizer::Moments;
+use crate::optimizer::{self, Moments};
 
 /// Who hears of a run's progress and judges its weights.
 pub trait Watcher {
@@ -139,6 +140,7 @@ impl Run<'_> {
                 break;
             }
         }
+        curve.picture(self.folder)?;
         Ok(Outcome { step: state.step, parameters: state.moments.parameters })
     }
 
@@ -160,7 +162,12 @@ impl Run<'_> {
         for part in &batch.parts {
             loss += gradient.add(&state.moments.parameters, part, sum)?;
         }
-        let norm = state.moments.update(&self.config.optimizer, sum, &layout.matrices(), rate);
+        let norm = optimizer::norm(sum);
+        if let Some(muon) = &self.config.muon {
+            let momentum = state.momentum.get_or_insert_with(|| vec![0.0; layout.len()]);
+            Matrices::new(layout).update(muon, momentum, &mut state.moments.parameters, sum, rate);
+        }
+        state.moments.update(&self.config.optimizer, sum, &layout.matrices(), rate);
         if !norm.is_finite() {
             return Err(Error::Diverged { step: state.step + 1 });
         }
@@ -209,7 +216,7 @@ impl Run<'_> {
         }
         watcher.on_validation(state.step, &scores, best);
         curve.scores.push((state.step, scores));
-        Ok(())
+        curve.picture(self.folder)
     }
 
     fn first_weights(&self, layout: &Layout) -> Result<Vec<f32>> {

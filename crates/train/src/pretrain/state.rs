@@ -14,7 +14,7 @@ use crate::optimizer::Moments;
 
 /// States kept in the folder.
 const KEPT: usize = 2;
-const PARTS: [&str; 4] = ["parameters", "first", "second", "ema"];
+const PARTS: [&str; 5] = ["parameters", "first", "second", "ema", "momentum"];
 
 /// Everything a run needs to continue.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,19 +31,21 @@ pub struct State {
     pub best: Option<f64>,
     /// Weights and moments.
     pub moments: Moments,
+    /// Momentum of Muon, where it is used.
+    pub momentum: Option<Vec<f32>>,
 }
 
 impl State {
     /// A run that has not begun.
     pub fn new(moments: Moments) -> Self {
-        Self { step: 0, cursor: 0, tokens: 0, seconds: 0.0, best: None, moments }
+        Self { step: 0, cursor: 0, tokens: 0, seconds: 0.0, best: None, moments, momentum: None }
     }
 
     /// Saves it in `folder`; `identity` is what a later run must have in common with this one.
     pub fn save(&self, folder: &Path, identity: &str) -> Result<()> {
         fs::create_dir_all(folder).map_err(Error::write(folder))?;
         let Moments { parameters, first, second, ema, updates } = &self.moments;
-        let vectors = [Some(parameters), Some(first), Some(second), ema.as_ref()];
+        let vectors = [Some(parameters), Some(first), Some(second), ema.as_ref(), self.momentum.as_ref()];
         let named = PARTS.iter().zip(vectors).filter_map(|(name, vector)| Some((name, vector?)));
         let tensors: Vec<(String, Mapped)> = named
             .map(|(&name, vector)| (name.to_owned(), Mapped::from_f32(&[vector.len()], vector.clone())))
@@ -95,12 +97,12 @@ impl State {
             value.ok_or_else(|| bad(format!("has no {name}; delete it to continue from the state before")))
         };
         let vector = |name: &str| -> Result<Vec<f32>> { Ok(store.tensor_shaped(name, &[len])?.to_f32()) };
-        let ema = if store.contains(PARTS[3]) { Some(vector(PARTS[3])?) } else { None };
+        let optional = |name: &str| store.contains(name).then(|| vector(name)).transpose();
         let moments = Moments {
             parameters: vector(PARTS[0])?,
             first: vector(PARTS[1])?,
             second: vector(PARTS[2])?,
-            ema,
+            ema: optional(PARTS[3])?,
             updates: number("updates")?,
         };
         let state = Self {
@@ -110,6 +112,7 @@ impl State {
             seconds: text("seconds").and_then(|value| value.parse().ok()).unwrap_or(0.0),
             best: text("best").and_then(|value| value.parse().ok()),
             moments,
+            momentum: optional(PARTS[4])?,
         };
         Ok((state, text("identity").unwrap_or_default()))
     }
@@ -137,7 +140,15 @@ mod tests {
         let settings = AdamW { ema: 0.9, ..AdamW::default() };
         let mut moments = Moments::new(vec![0.5, f32::MIN_POSITIVE, -3.25], &settings);
         moments.update(&settings, &[0.1, 0.2, 0.3], std::slice::from_ref(&(0..3)), 1e-3);
-        State { step, cursor: step * 7, tokens: step * 100, seconds: 1.5, best: Some(0.25), moments }
+        State {
+            step,
+            cursor: step * 7,
+            tokens: step * 100,
+            seconds: 1.5,
+            best: Some(0.25),
+            moments,
+            momentum: Some(vec![0.5; 3]),
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn config() -> Config {
     let text = config::tests::SMALL.replace("batch_tokens = 160", "batch_tokens = 160\ntight = 0.6");
     let steps = text.replace("steps = 40", "steps = 180");
     Config::parse(&format!(
-        "{steps}\n[report]\nlog_steps = 1\nsave_seconds = 0\nvalidate_steps = 50\n[optimizer]\nema = 0.99"
+        "{steps}\n[report]\nlog_steps = 1\nsave_seconds = 0\nvalidate_steps = 50\n[optimizer]\nema = 0.99\n[muon]\nmomentum = 0.9"
     ))
     .unwrap()
 }

@@ -5,6 +5,7 @@
 //! step to step. A test holds them together.
 
 mod autograd;
+mod block;
 mod fused;
 mod rows;
 
