@@ -135,7 +135,7 @@ impl Hub {
             .unwrap_or(&path)
             .trim_start_matches("/datasets")
             .strip_prefix(&format!("/{NAME}/resolve/"))
-            .and_then(|rest| rest.split_once('/'))
+            .and_then(|rest| self.split(rest))
         else {
             // The Hub does not tell strangers whether a repository exists.
             return reply(401, &[], b"");
@@ -162,6 +162,14 @@ impl Hub {
             return reply(307, &headers, b"");
         }
         self.send(method, &contents, range, &headers)
+    }
+
+    /// Revision and file; both may have slashes.
+    fn split<'p>(&self, rest: &'p str) -> Option<(&'p str, &'p str)> {
+        let known = self.revisions.keys().find_map(|revision| {
+            Some((&rest[..revision.len()], rest.strip_prefix(revision.as_str())?.strip_prefix('/')?))
+        });
+        known.or_else(|| rest.rsplit_once('/'))
     }
 
     fn list(&self, revision: &str) -> Vec<u8> {
@@ -513,7 +521,8 @@ fn a_cache_that_cannot_be_written_is_named() {
 #[test]
 fn a_dataset_is_fetched_with_its_training_files_only() {
     let file = |name: &str| (name.to_owned(), format!("contents of {name}").into_bytes());
-    let files = ["README.md", "data/train-00000.parquet", "data/train-00001.parquet", "data/test-00000.parquet"];
+    let files =
+        ["README.md", "data/train-00000.parquet", "data/train-00001.parquet", "data/test-00000.parquet"];
     let (server, home) = (Server::start(files.map(file).into()), tempfile::tempdir().unwrap());
     let folder = resolve_dataset(NAME, &options(&server, &home), &mut ()).unwrap();
     for name in files {

@@ -44,20 +44,15 @@ pub(super) fn checkpoint(
     options: &HubOptions,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf> {
-    folder(RepoType::Model, name, options, progress)
+    folder(Kind::Model, name, options, progress)
 }
 
 /// The folder with the data files of a dataset: those of its training split, where the names tell.
 pub(super) fn dataset(name: &HubName, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
-    folder(RepoType::Dataset, name, options, progress)
+    folder(Kind::Dataset, name, options, progress)
 }
 
-fn folder(
-    kind: RepoType,
-    name: &HubName,
-    options: &HubOptions,
-    progress: &mut dyn Progress,
-) -> Result<PathBuf> {
+fn folder(kind: Kind, name: &HubName, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
     let cache = Cache::new(options.home.join("hub"));
     let cached = cached(kind, &cache, name);
     if options.offline {
@@ -81,13 +76,13 @@ fn folder(
 }
 
 /// The complete snapshot the cache has for this revision, if any.
-fn cached(kind: RepoType, cache: &Cache, name: &HubName) -> Option<PathBuf> {
+fn cached(kind: Kind, cache: &Cache, name: &HubName) -> Option<PathBuf> {
     let root = cache.path().join(repository(kind, name, &name.revision).folder_name());
     let commit = fs::read_to_string(root.join("refs").join(&name.revision));
     let commit = commit.map_or_else(|_| name.revision.clone(), |commit| commit.trim().to_owned());
     let folder = root.join("snapshots").join(commit);
     // A dataset's reference is only moved once its files are there.
-    let complete = if kind == RepoType::Dataset { folder.is_dir() } else { is_complete(&folder) };
+    let complete = if kind == Kind::Dataset { folder.is_dir() } else { is_complete(&folder) };
     complete.then_some(folder)
 }
 
@@ -98,7 +93,18 @@ fn is_complete(folder: &Path) -> bool {
             || shard_names(&folder.join(INDEX)).is_ok_and(|shards| shards.iter().all(|shard| has(shard))))
 }
 
-fn repository(kind: RepoType, name: &HubName, revision: &str) -> Repo {
+/// What a repository holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Model,
+    Dataset,
+}
+
+fn repository(kind: Kind, name: &HubName, revision: &str) -> Repo {
+    let kind = match kind {
+        Kind::Model => RepoType::Model,
+        Kind::Dataset => RepoType::Dataset,
+    };
     Repo::with_revision(name.repository.clone(), kind, revision.to_owned())
 }
 
@@ -115,7 +121,7 @@ impl Listing {
 }
 
 struct Hub<'a> {
-    kind: RepoType,
+    kind: Kind,
     name: &'a HubName,
     endpoint: String,
     cache: Cache,
@@ -123,7 +129,7 @@ struct Hub<'a> {
 }
 
 impl<'a> Hub<'a> {
-    fn new(kind: RepoType, name: &'a HubName, options: &HubOptions, cache: Cache) -> Result<Self> {
+    fn new(kind: Kind, name: &'a HubName, options: &HubOptions, cache: Cache) -> Result<Self> {
         let endpoint = options.endpoint.as_deref().unwrap_or(HUB).trim_end_matches('/').to_owned();
         let token = options.token.clone().or_else(|| cache.token());
         let api = ApiBuilder::from_cache(cache.clone())
@@ -144,7 +150,7 @@ impl<'a> Hub<'a> {
                 commit: info.sha,
                 files: Some(info.siblings.into_iter().map(|sibling| sibling.rfilename).collect()),
             },
-            Err(Failure::Status(404)) if self.kind == RepoType::Model => {
+            Err(Failure::Status(404)) if self.kind == Kind::Model => {
                 let metadata = self.api.metadata(&repo.url(CONFIG))?;
                 Listing { commit: metadata.commit_hash().to_owned(), files: None }
             }
@@ -161,8 +167,8 @@ impl<'a> Hub<'a> {
     fn complete(&self, listing: &Listing, progress: &mut dyn Progress) -> Result<PathBuf> {
         let snapshot = Snapshot { hub: self, listing, repo: self.api.repo(self.at(&listing.commit)) };
         match self.kind {
-            RepoType::Dataset => snapshot.fetch_data(progress)?,
-            _ => snapshot.fetch_checkpoint(progress)?,
+            Kind::Dataset => snapshot.fetch_data(progress)?,
+            Kind::Model => snapshot.fetch_checkpoint(progress)?,
         }
         let reference = self.cache.repo(self.at(&self.name.revision));
         reference.create_ref(&listing.commit).map_err(Error::write(self.cache.path()))?;
@@ -303,7 +309,10 @@ fn data_files<'a>(all: impl Iterator<Item = &'a String> + Clone) -> Vec<&'a str>
     let ending = |ending: &str| -> Vec<&str> {
         all.clone().map(String::as_str).filter(|file| file.ends_with(ending)).collect()
     };
-    let files = [ending(".parquet"), ending(".jsonl")].into_iter().find(|files| !files.is_empty()).unwrap_or_default();
+    let files = [ending(".parquet"), ending(".jsonl")]
+        .into_iter()
+        .find(|files| !files.is_empty())
+        .unwrap_or_default();
     let training: Vec<&str> = files.iter().copied().filter(|file| file.contains("train")).collect();
     if training.is_empty() { files } else { training }
 }
