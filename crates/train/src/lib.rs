@@ -1,6 +1,12 @@
 //! Training: TV cache, dependency predictor, pre-training of small backbones.
 
+pub mod cache;
+pub mod data;
+pub mod error;
+pub mod fit;
 pub mod optimizer;
+pub mod plot;
+pub mod predictor;
 pub mod pretrain;
 pub mod schedule;
 pub mod tokenizer;

@@ -1,0 +1,135 @@
+//! How much of the backbone's speed cache generation keeps: the same canvases measured, and merely run.
+
+use std::path::Path;
+use std::time::Instant;
+
+use demask_decode::probe::BackboneProbe;
+use demask_decode::rng::{Purpose, Rng};
+use demask_decode::strategy::{Probe, Question};
+use demask_model::Backbone;
+
+use super::format::Writer;
+use super::measure::{Measure, Task, tasks};
+use super::settings::Settings;
+use super::source::Response;
+use crate::error::Result;
+
+/// What to measure on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Workload {
+    /// Tokens of a prompt.
+    pub prompt: usize,
+    /// Tokens of a response.
+    pub response: usize,
+    /// Responses per round.
+    pub responses: usize,
+    /// Masks per response.
+    pub masks: u32,
+    /// Tokens that go through the backbone at once.
+    pub token_budget: usize,
+    /// Rounds go on until this many seconds have passed; there is at least one.
+    pub seconds: f64,
+}
+
+/// Speed of both, over all rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// Tokens that went through the backbone, in each of the two ways.
+    pub tokens: u64,
+    /// Rounds made.
+    pub rounds: usize,
+    /// Seconds of forward passes and logits alone.
+    pub plain_seconds: f64,
+    /// Seconds of cache generation, the file included.
+    pub cache_seconds: f64,
+}
+
+impl Report {
+    /// Tokens per second of plain batched forward passes.
+    pub fn plain(&self) -> f64 {
+        self.tokens as f64 / self.plain_seconds
+    }
+
+    /// Tokens per second of cache generation.
+    pub fn cache(&self) -> f64 {
+        self.tokens as f64 / self.cache_seconds
+    }
+
+    /// Share of the plain speed that cache generation keeps.
+    pub fn ratio(&self) -> f64 {
+        self.plain_seconds / self.cache_seconds
+    }
+}
+
+/// Alternates the two on random tokens; `scratch` is a folder for one file.
+pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Result<Report> {
+    let mask_id = backbone.spec().ids.mask;
+    let settings = Settings { masks_per_response: workload.masks, ..Settings::default() };
+    let mut report = Report { tokens: 0, rounds: 0, plain_seconds: 0.0, cache_seconds: 0.0 };
+    let start = Instant::now();
+    while report.rounds == 0 || start.elapsed().as_secs_f64() < workload.seconds {
+        let responses: Vec<(Response, Vec<u32>)> =
+            (0..workload.responses).map(|index| response(backbone, workload, report.rounds, index)).collect();
+        let tasks: Vec<Task<'_>> =
+            responses.iter().flat_map(|(r, tokens)| tasks(&settings, r, tokens, mask_id)).collect();
+        // Which of the two goes first changes with every round, so that neither has the warmer machine.
+        if report.rounds.is_multiple_of(2) {
+            report.plain_seconds += plain(backbone, workload, &tasks)?;
+            report.cache_seconds += cache(backbone, &settings, workload, &tasks, scratch)?;
+        } else {
+            report.cache_seconds += cache(backbone, &settings, workload, &tasks, scratch)?;
+            report.plain_seconds += plain(backbone, workload, &tasks)?;
+        }
+        report.tokens += tasks.iter().map(|task| task.tokens_through_backbone() as u64).sum::<u64>();
+        report.rounds += 1;
+    }
+    Ok(report)
+}
+
+fn plain(backbone: &dyn Backbone, workload: &Workload, tasks: &[Task<'_>]) -> Result<f64> {
+    let start = Instant::now();
+    let probe = BackboneProbe::new(backbone, workload.token_budget);
+    let mut questions = Vec::new();
+    for task in tasks {
+        let question = Question { tokens: task.canvas(), predict: task.positions(), hidden: None };
+        questions.extend(std::iter::repeat_n(question, task.passes()));
+    }
+    probe.ask_each(&questions, &mut |_, _| ())?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn cache(
+    backbone: &dyn Backbone,
+    settings: &Settings,
+    workload: &Workload,
+    tasks: &[Task<'_>],
+    scratch: &Path,
+) -> Result<f64> {
+    let start = Instant::now();
+    let mut writer = Writer::new(&scratch.join("bench.parquet"), settings.hidden);
+    let measure = Measure { backbone, settings, token_budget: workload.token_budget };
+    measure.each(tasks, &mut |_, _, examples| {
+        examples.into_iter().try_for_each(|example| writer.push(example))
+    })?;
+    writer.finish(Vec::new())?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn response(
+    backbone: &dyn Backbone,
+    workload: &Workload,
+    round: usize,
+    index: usize,
+) -> (Response, Vec<u32>) {
+    let rng = Rng::new(index as u64, round as u64);
+    let spec = backbone.spec();
+    let token = |place: usize| {
+        let token = (rng.bits(Purpose::Token, 0, place as u64) % spec.vocab as u64) as u32;
+        if token == spec.ids.mask { (token + 1) % spec.vocab as u32 } else { token }
+    };
+    let tokens: Vec<u32> = (0..workload.prompt + workload.response).map(token).collect();
+    let (prompt, answer) = tokens.split_at(workload.prompt);
+    let response =
+        Response { id: format!("{round}/{index}"), prompt: prompt.to_vec(), response: answer.to_vec() };
+    (response, tokens)
+}

@@ -1,0 +1,269 @@
+//! One row of the cache and the parquet file it is written to.
+//!
+//! Invariant: a file appears under its name only when it is complete, and its bytes are a function of its rows: no
+//! time stamps, no batch boundaries, one encoding.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BinaryArray, Float32Array, Int32Array, ListArray, RecordBatch, StringArray};
+use arrow::datatypes::Int32Type;
+use half::f16;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use serde::{Deserialize, Serialize};
+
+use super::settings::HiddenRows;
+use crate::error::{Error, Result};
+
+/// Payload after which a row group is closed; bounds the memory of writer and readers.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+pub(super) const ID: &str = "id";
+pub(super) const MASK: &str = "mask";
+pub(super) const DRAW: &str = "draw";
+pub(super) const RATIO: &str = "ratio";
+pub(super) const PROMPT: &str = "prompt_length";
+pub(super) const TOKENS: &str = "tokens";
+pub(super) const POSITIONS: &str = "positions";
+pub(super) const REVEALED: &str = "revealed";
+pub(super) const DEPENDENCY: &str = "dependency";
+pub(super) const HIDDEN_I: &str = "hidden_i";
+pub(super) const HIDDEN_I_MINUS_1: &str = "hidden_i_minus_1";
+
+/// A number format of stored matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stored {
+    /// IEEE half precision.
+    #[default]
+    F16,
+    /// Single precision.
+    F32,
+}
+
+/// Numbers as they are stored: little-endian, row-major.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Numbers {
+    /// Their format.
+    pub dtype: Stored,
+    /// Their bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Numbers {
+    /// Rounds to nearest.
+    pub fn new(dtype: Stored, values: &[f32]) -> Self {
+        let bytes = match dtype {
+            Stored::F16 => values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect(),
+            Stored::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        };
+        Self { dtype, bytes }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.size()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Appends them in single precision.
+    pub fn extend_into(&self, out: &mut Vec<f32>) {
+        match self.dtype {
+            Stored::F16 => {
+                out.extend(self.bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()))
+            }
+            Stored::F32 => {
+                out.extend(self.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+            }
+        }
+    }
+
+    /// In single precision.
+    pub fn to_f32(&self) -> Vec<f32> {
+        let mut out = Vec::with_capacity(self.len());
+        self.extend_into(&mut out);
+        out
+    }
+
+    fn size(&self) -> usize {
+        match self.dtype {
+            Stored::F16 => 2,
+            Stored::F32 => 4,
+        }
+    }
+}
+
+/// One row: a mask of a response with one draw of tokens.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Example {
+    /// The response.
+    pub id: String,
+    /// Which of its masks.
+    pub mask: u32,
+    /// Which draw of tokens for this mask.
+    pub draw: u32,
+    /// The drawn ratio `t`.
+    pub ratio: f32,
+    /// Tokens of the prompt, at the front of `tokens`.
+    pub prompt: usize,
+    /// Prompt and response without masks.
+    pub tokens: Vec<u32>,
+    /// The paper's `M`, ascending positions of `tokens`.
+    pub positions: Vec<usize>,
+    /// The revealed `y`, one per position.
+    pub revealed: Vec<u32>,
+    /// `D(y)`, `|M|×|M|`: row = affected, column = revealed.
+    pub dependency: Numbers,
+    /// Hidden rows `i` of the positions, `|M|×d`, where stored.
+    pub hidden_i: Option<Numbers>,
+    /// Hidden rows `i-1`, where stored.
+    pub hidden_i_minus_1: Option<Numbers>,
+}
+
+impl Example {
+    fn payload(&self) -> usize {
+        let hidden = [&self.hidden_i, &self.hidden_i_minus_1];
+        let hidden: usize = hidden.iter().filter_map(|h| h.as_ref()).map(|h| h.bytes.len()).sum();
+        4 * (self.tokens.len() + 2 * self.positions.len()) + self.dependency.bytes.len() + hidden
+    }
+}
+
+/// Writes one file.
+pub(super) struct Writer {
+    path: PathBuf,
+    partial: PathBuf,
+    out: Option<ArrowWriter<BufWriter<File>>>,
+    hidden: HiddenRows,
+    rows: Vec<Example>,
+    payload: usize,
+}
+
+impl Writer {
+    /// Begins `path`; the rows go to a hidden neighbour until [`Self::finish`].
+    pub(super) fn new(path: &Path, hidden: HiddenRows) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let partial = path.with_file_name(format!(".{name}.partial"));
+        Self { path: path.to_owned(), partial, out: None, hidden, rows: Vec::new(), payload: 0 }
+    }
+
+    /// Adds a row.
+    pub(super) fn push(&mut self, example: Example) -> Result<()> {
+        self.payload += example.payload();
+        self.rows.push(example);
+        if self.payload >= ROW_GROUP_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Completes the file with these entries in its footer.
+    pub(super) fn finish(mut self, entries: Vec<(&str, String)>) -> Result<()> {
+        self.flush()?;
+        let fail = Error::write(&self.path);
+        let Some(mut out) = self.out.take() else { return Ok(()) };
+        for (key, value) in entries {
+            out.append_key_value_metadata(KeyValue::new(format!("demask.{key}"), value));
+        }
+        let complete = || {
+            let mut file = out.into_inner().map_err(io_error)?;
+            file.flush()?;
+            file.get_ref().sync_all()?;
+            fs::rename(&self.partial, &self.path)?;
+            sync_folder(&self.path)
+        };
+        complete().map_err(fail)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let batch =
+            batch(&self.rows, self.hidden).map_err(io::Error::other).map_err(Error::write(&self.path))?;
+        let out = match &mut self.out {
+            Some(out) => out,
+            None => {
+                let file = File::create(&self.partial).map_err(Error::write(&self.path))?;
+                let out = ArrowWriter::try_new(
+                    BufWriter::with_capacity(1 << 20, file),
+                    batch.schema(),
+                    Some(properties()),
+                );
+                self.out.insert(out.map_err(io_error).map_err(Error::write(&self.path))?)
+            }
+        };
+        if batch.num_rows() > 0 {
+            let written = out.write(&batch).and_then(|()| out.flush());
+            written.map_err(io_error).map_err(Error::write(&self.path))?;
+        }
+        self.rows.clear();
+        self.payload = 0;
+        Ok(())
+    }
+}
+
+/// Makes a rename last through a power cut, where the system can.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    match path.parent().map(File::open) {
+        Some(Ok(folder)) => folder.sync_all().or(Ok(())),
+        _ => Ok(()),
+    }
+}
+
+/// The system's own error where there is one, so that a full disk reads as such.
+fn io_error(cause: ParquetError) -> io::Error {
+    match cause {
+        ParquetError::External(cause) => match cause.downcast::<io::Error>() {
+            Ok(cause) => *cause,
+            Err(cause) => io::Error::other(cause),
+        },
+        cause => io::Error::other(cause),
+    }
+}
+
+fn properties() -> WriterProperties {
+    let level = ZstdLevel::try_new(3).unwrap_or_default();
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_created_by(concat!("demask ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_max_row_group_size(usize::MAX)
+        .build()
+}
+
+fn batch(rows: &[Example], hidden: HiddenRows) -> Result<RecordBatch, arrow::error::ArrowError> {
+    let numbers = |value: fn(&Example) -> u32| -> ArrayRef {
+        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| value(row) as i32)))
+    };
+    let lists = |value: fn(&Example) -> Vec<i32>| -> ArrayRef {
+        let lists = rows.iter().map(|row| Some(value(row).into_iter().map(Some).collect::<Vec<_>>()));
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))
+    };
+    let matrices = |value: fn(&Example) -> Option<&Numbers>| -> ArrayRef {
+        let bytes = rows.iter().map(|row| value(row).map_or(&[][..], |numbers| numbers.bytes.as_slice()));
+        Arc::new(BinaryArray::from_iter_values(bytes))
+    };
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
+        (ID, Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.id.as_str())))),
+        (MASK, numbers(|row| row.mask)),
+        (DRAW, numbers(|row| row.draw)),
+        (RATIO, Arc::new(Float32Array::from_iter_values(rows.iter().map(|row| row.ratio)))),
+        (PROMPT, numbers(|row| row.prompt as u32)),
+        (TOKENS, lists(|row| row.tokens.iter().map(|&t| t as i32).collect())),
+        (POSITIONS, lists(|row| row.positions.iter().map(|&p| p as i32).collect())),
+        (REVEALED, lists(|row| row.revealed.iter().map(|&t| t as i32).collect())),
+        (DEPENDENCY, matrices(|row| Some(&row.dependency))),
+    ];
+    if hidden.has_i() {
+        columns.push((HIDDEN_I, matrices(|row| row.hidden_i.as_ref())));
+    }
+    if hidden.has_i_minus_one() {
+        columns.push((HIDDEN_I_MINUS_1, matrices(|row| row.hidden_i_minus_1.as_ref())));
+    }
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, false)))
+}

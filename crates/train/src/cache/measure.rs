@@ -1,0 +1,196 @@
+//! Examples from canvases: one pass with everything masked, then every reveal, several canvases per forward pass.
+//!
+//! Memory is bounded by the token budget, and by the base logits of the examples that are measured together.
+
+use demask_decode::dependency::{Dependency, Masked, Reveals};
+use demask_decode::probe::BackboneProbe;
+use demask_model::{Backbone, HiddenRow, Rows};
+
+use super::format::{Example, Numbers, Stored};
+use super::mask::{Mask, randomness};
+use super::settings::Settings;
+use super::source::Response;
+use crate::error::Result;
+
+/// Full batches that examples are gathered for, so that the last, smaller one weighs little.
+const BATCHES: usize = 4;
+/// Logits with everything masked that are held for several examples at once.
+const BASE_LOGITS: usize = 1 << 26;
+
+/// A canvas to measure.
+pub(super) struct Task<'a> {
+    response: &'a Response,
+    /// Prompt and response with its end.
+    tokens: &'a [u32],
+    /// The same with the mask applied.
+    canvas: Vec<u32>,
+    index: u32,
+    mask: Mask,
+    /// Hidden rows to keep, ascending.
+    rows: Vec<usize>,
+}
+
+impl Task<'_> {
+    /// The response it masks.
+    pub(super) fn response(&self) -> &Response {
+        self.response
+    }
+
+    /// The canvas with its masks.
+    pub(super) fn canvas(&self) -> &[u32] {
+        &self.canvas
+    }
+
+    /// Masked positions.
+    pub(super) fn positions(&self) -> &[usize] {
+        &self.mask.positions
+    }
+
+    /// Canvases that it puts through the backbone.
+    pub(super) fn passes(&self) -> usize {
+        1 + self.mask.positions.len() * self.mask.draws as usize
+    }
+
+    /// Tokens that it puts through the backbone.
+    pub(super) fn tokens_through_backbone(&self) -> usize {
+        self.passes() * self.tokens.len()
+    }
+}
+
+/// All masks of a response; `tokens` are prompt and response with its end.
+pub(super) fn tasks<'a>(
+    settings: &Settings,
+    response: &'a Response,
+    tokens: &'a [u32],
+    mask_id: u32,
+) -> Vec<Task<'a>> {
+    let rng = randomness(settings, &response.id);
+    let start = response.prompt.len();
+    let task = |index| {
+        let mask = Mask::draw(settings, rng, index, start..tokens.len());
+        Task::new(response, tokens, index, mask, settings, mask_id)
+    };
+    (0..settings.masks_per_response).map(task).collect()
+}
+
+impl<'a> Task<'a> {
+    fn new(
+        response: &'a Response,
+        tokens: &'a [u32],
+        index: u32,
+        mask: Mask,
+        settings: &Settings,
+        mask_id: u32,
+    ) -> Self {
+        let mut canvas = tokens.to_vec();
+        mask.positions.iter().for_each(|&position| canvas[position] = mask_id);
+        let mut rows = Vec::new();
+        if settings.hidden.has_i() {
+            rows.extend(mask.positions.iter().map(|&p| HiddenRow::I.of(p)));
+        }
+        if settings.hidden.has_i_minus_one() {
+            rows.extend(mask.positions.iter().map(|&p| HiddenRow::IMinusOne.of(p)));
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        Self { response, tokens, canvas, index, mask, rows }
+    }
+}
+
+/// How examples are measured.
+pub(super) struct Measure<'a> {
+    pub(super) backbone: &'a dyn Backbone,
+    pub(super) settings: &'a Settings,
+    pub(super) token_budget: usize,
+}
+
+/// Gets the tasks that were measured together, those still to come, and the examples in order.
+type Visit<'v, 'a> = dyn FnMut(&[Task<'a>], &[Task<'a>], Vec<Example>) -> Result<()> + 'v;
+
+impl Measure<'_> {
+    /// Measures tasks in order, as many at a time as the budget allows.
+    pub(super) fn each<'a>(&self, tasks: &[Task<'a>], visit: &mut Visit<'_, 'a>) -> Result<()> {
+        let mut rest = tasks;
+        while !rest.is_empty() {
+            let (group, later) = rest.split_at(self.gather(rest));
+            visit(group, later, self.together(group)?)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// How many of the first tasks are measured together; at least one.
+    fn gather(&self, tasks: &[Task<'_>]) -> usize {
+        let (mut tokens, mut logits) = (0, 0);
+        let fits = tasks.iter().take_while(|task| {
+            tokens += task.tokens_through_backbone();
+            logits += task.mask.positions.len() * self.backbone.spec().vocab;
+            tokens <= BATCHES * self.token_budget && logits <= BASE_LOGITS
+        });
+        fits.count().max(1)
+    }
+
+    /// One base pass for all tasks, then the reveals of all.
+    fn together(&self, tasks: &[Task<'_>]) -> Result<Vec<Example>> {
+        let probe = BackboneProbe::new(self.backbone, self.token_budget);
+        let canvases: Vec<Masked<'_>> = tasks.iter().map(masked).collect();
+        let bases = Reveals::measure_each(&probe, &canvases)?;
+        let mask_id = self.backbone.spec().ids.mask;
+        let mut draws = Vec::new();
+        for (task, base) in tasks.iter().zip(&bases) {
+            let rng = randomness(self.settings, &task.response.id);
+            for draw in 0..task.mask.draws {
+                draws.push((
+                    task,
+                    draw,
+                    base,
+                    base.draw(rng, u64::from(task.index), u64::from(draw), mask_id),
+                ));
+            }
+        }
+        let reveals: Vec<(&Reveals<'_>, &[u32])> =
+            draws.iter().map(|(_, _, base, y)| (*base, y.as_slice())).collect();
+        let dependencies = Reveals::reveal_each(&probe, &reveals)?;
+        let examples = draws.iter().zip(&dependencies).map(|((task, draw, base, revealed), dependency)| {
+            example(task, *draw, revealed, dependency, base.hidden(), self.settings)
+        });
+        Ok(examples.collect())
+    }
+}
+
+fn masked<'t>(task: &'t Task<'_>) -> Masked<'t> {
+    let rows = (!task.rows.is_empty()).then_some(task.rows.as_slice());
+    Masked { tokens: &task.canvas, masked: &task.mask.positions, rows }
+}
+
+fn example(
+    task: &Task<'_>,
+    draw: u32,
+    revealed: &[u32],
+    dependency: &Dependency,
+    hidden: Option<&Rows>,
+    settings: &Settings,
+) -> Example {
+    let gather = |which: HiddenRow| {
+        let hidden = hidden?;
+        let mut rows = Vec::with_capacity(task.mask.positions.len() * hidden.width);
+        for &position in &task.mask.positions {
+            let index = task.rows.partition_point(|&row| row < which.of(position));
+            rows.extend_from_slice(hidden.row(index));
+        }
+        Some(Numbers::new(settings.hidden_dtype, &rows))
+    };
+    Example {
+        id: task.response.id.clone(),
+        mask: task.index,
+        draw,
+        ratio: task.mask.ratio as f32,
+        prompt: task.response.prompt.len(),
+        tokens: task.tokens.to_vec(),
+        positions: task.mask.positions.clone(),
+        revealed: revealed.to_vec(),
+        dependency: Numbers::new(Stored::F16, dependency.data()),
+        hidden_i: if settings.hidden.has_i() { gather(HiddenRow::I) } else { None },
+        hidden_i_minus_1: if settings.hidden.has_i_minus_one() { gather(HiddenRow::IMinusOne) } else { None },
+    }
+}

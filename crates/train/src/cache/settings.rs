@@ -1,0 +1,100 @@
+//! What a TV cache is made with. Everything here shapes the rows, so it is recorded with them.
+
+use serde::{Deserialize, Serialize};
+
+use super::format::Stored;
+use crate::error::{Error, Result};
+
+/// Which hidden rows are stored, so that training needs no backbone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HiddenRows {
+    /// None: training runs the backbone again.
+    None,
+    /// The row of the masked token itself.
+    I,
+    /// The row before it.
+    #[serde(rename = "i-1")]
+    IMinusOne,
+    /// Both, to compare the two conventions.
+    #[default]
+    Both,
+}
+
+impl HiddenRows {
+    /// Whether rows `i` are stored.
+    pub fn has_i(self) -> bool {
+        matches!(self, Self::I | Self::Both)
+    }
+
+    /// Whether rows `i-1` are stored.
+    pub fn has_i_minus_one(self) -> bool {
+        matches!(self, Self::IMinusOne | Self::Both)
+    }
+}
+
+/// Settings of a cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Seed of masks and draws.
+    pub seed: u64,
+    /// Independent masks per response (the paper: 5).
+    pub masks_per_response: u32,
+    /// Share of masks that get a second draw, from which the irreducible error is estimated.
+    pub repeat_share: f64,
+    /// Responses are filled up with EOS to one of these lengths, as the canvas is when decoding; none adds one EOS.
+    pub pad_to: Vec<usize>,
+    /// Longer prompt and response together are left out.
+    pub max_tokens: usize,
+    /// Longer responses are left out.
+    pub max_response: usize,
+    /// At most this many responses of the source; 0 takes all.
+    pub limit: usize,
+    /// Responses per parquet file; a killed run repeats at most one file.
+    pub responses_per_file: usize,
+    /// Hidden rows stored.
+    pub hidden: HiddenRows,
+    /// Number format of the hidden rows.
+    pub hidden_dtype: Stored,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            masks_per_response: 5,
+            repeat_share: 0.05,
+            pad_to: Vec::new(),
+            max_tokens: 1024,
+            max_response: 512,
+            limit: 0,
+            responses_per_file: 64,
+            hidden: HiddenRows::default(),
+            hidden_dtype: Stored::F16,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses values that make no cache.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |name, value: String, allowed| Err(Error::Setting { name, value, allowed });
+        if self.masks_per_response == 0 {
+            return refuse("masks per response", "0".into(), "at least 1");
+        }
+        if !(0.0..=1.0).contains(&self.repeat_share) {
+            return refuse("the share of repeated draws", self.repeat_share.to_string(), "between 0 and 1");
+        }
+        if self.responses_per_file == 0 {
+            return refuse("responses per file", "0".into(), "at least 1");
+        }
+        if self.max_response < 2 {
+            return refuse("the longest response", self.max_response.to_string(), "at least 2 tokens");
+        }
+        if let Some(length) = self.pad_to.iter().find(|&&length| length > self.max_response) {
+            return refuse("a padded length", length.to_string(), "at most the longest response");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! Pictures as SVG and PNG with no system library: charts of a few series, and matrices as heat maps.
+//!
+//! The font is compiled in, so a picture looks the same everywhere. Invariant: a picture appears under its name only
+//! when it is complete.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Once;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
+
+use crate::error::{Error, Result};
+
+const FONT: &str = "sans-serif";
+
+/// Colours of series, in order.
+pub const COLOURS: [RGBColor; 6] = [
+    RGBColor(27, 108, 168),
+    RGBColor(209, 73, 91),
+    RGBColor(46, 147, 60),
+    RGBColor(224, 142, 0),
+    RGBColor(142, 108, 138),
+    RGBColor(61, 90, 128),
+];
+
+/// A result of drawing on some backend.
+pub type Drawn<DB> = std::result::Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+
+/// Something that can be drawn on any backend.
+pub trait Figure {
+    /// Width and height in pixels.
+    fn size(&self) -> (u32, u32);
+    /// Draws it on a white area.
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB>;
+}
+
+/// Writes `path` with the endings `.svg` and `.png`.
+pub fn write(path: &Path, figure: &impl Figure) -> Result<()> {
+    static FONTS: Once = Once::new();
+    FONTS.call_once(|| {
+        // A font that does not register shows as an error of the first picture.
+        let _ = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
+    });
+    let (svg, png) = (path.with_extension("svg"), path.with_extension("png"));
+    let failed = |file: &Path, problem: String| Error::Plot { path: file.to_owned(), problem };
+    let mut text = String::new();
+    on(SVGBackend::with_string(&mut text, figure.size()), figure).map_err(|cause| failed(&svg, cause))?;
+    demask_model::checkpoint::write::replace(&svg, |out| out.write_all(text.as_bytes()))?;
+    let name = png.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let partial = png.with_file_name(format!(".partial.{name}"));
+    on(BitMapBackend::new(&partial, figure.size()), figure).map_err(|cause| failed(&png, cause))?;
+    fs::rename(&partial, &png).map_err(Error::write(&png))
+}
+
+fn on<DB: DrawingBackend>(backend: DB, figure: &impl Figure) -> std::result::Result<(), String> {
+    let area = backend.into_drawing_area();
+    let draw = || {
+        area.fill(&WHITE)?;
+        figure.draw(&area)?;
+        area.present()
+    };
+    draw().map_err(|cause| cause.to_string())
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A line through the points.
+    Line,
+    /// A thin grey line, for reference.
+    Reference,
+    /// A dot for each point.
+    Dots,
+    /// A bar from the bottom to each point.
+    Bars,
+}
+
+/// One series of a chart.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Its name in the legend; empty leaves it out.
+    pub label: String,
+    /// How it is drawn.
+    pub mark: Mark,
+    /// Its points, by ascending x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A chart of a few series.
+#[derive(Debug, Clone, Default)]
+pub struct Chart {
+    /// Headline.
+    pub title: String,
+    /// What x is.
+    pub x: String,
+    /// What y is.
+    pub y: String,
+    /// Whether y is logarithmic; points that are not positive are left out.
+    pub log: bool,
+    /// The series.
+    pub series: Vec<Series>,
+}
+
+impl Chart {
+    /// Draws the chart into an area.
+    pub fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
+        let scale = |y: f64| if self.log { y.log10() } else { y };
+        let visible = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && (!self.log || *y > 0.0);
+        let points = |series: &Series| -> Vec<(f64, f64)> {
+            series.points.iter().filter(|p| visible(p)).map(|&(x, y)| (x, scale(y))).collect()
+        };
+        let all: Vec<(f64, f64)> = self.series.iter().flat_map(&points).collect();
+        let x = range(all.iter().map(|p| p.0), 0.0);
+        let y = range(all.iter().map(|p| p.1).chain((!self.log).then_some(0.0)), 0.05);
+        let floor = y.start;
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, (FONT, 17))
+            .margin(10)
+            .x_label_area_size(40)
+            .y_label_area_size(62)
+            .build_cartesian_2d(x.clone(), y)?;
+        let label = |y: &f64| if self.log { short(10_f64.powf(*y)) } else { short(*y) };
+        let style = (FONT, 13).into_font();
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .x_desc(&self.x)
+            .y_desc(&self.y)
+            .x_label_formatter(&|x| short(*x))
+            .y_label_formatter(&label)
+            .label_style(style.clone())
+            .axis_desc_style(style.clone())
+            .draw()?;
+        let width = (x.end - x.start) / all.len().max(1) as f64 * 0.9;
+        for (index, series) in self.series.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let points = points(series);
+            let drawn = match series.mark {
+                Mark::Line => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
+                Mark::Reference => chart.draw_series(LineSeries::new(points, RGBColor(160, 160, 160)))?,
+                Mark::Dots => {
+                    chart.draw_series(points.iter().map(|&p| Circle::new(p, 4, colour.filled())))?
+                }
+                Mark::Bars => chart.draw_series(points.iter().map(|&(x, y)| {
+                    Rectangle::new([(x - width / 2.0, floor), (x + width / 2.0, y)], colour.mix(0.7).filled())
+                }))?,
+            };
+            if !series.label.is_empty() {
+                let sample = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2));
+                drawn.label(series.label.as_str()).legend(sample);
+            }
+        }
+        if self.series.iter().any(|series| !series.label.is_empty()) {
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::UpperRight)
+                .background_style(WHITE.mix(0.8))
+                .border_style(RGBColor(200, 200, 200))
+                .label_font(style)
+                .draw()?;
+        }
+        Ok(())
+    }
+}
+
+/// Draws a square matrix with values between 0 and `top`: dark is large.
+pub fn heat_map<DB: DrawingBackend>(
+    area: &DrawingArea<DB, Shift>,
+    title: &str,
+    values: &[f32],
+    size: usize,
+    top: f32,
+) -> Drawn<DB> {
+    let area = area.titled(title, (FONT, 17))?.margin(10, 10, 10, 10);
+    let (width, height) = area.dim_in_pixel();
+    let cell = (width.min(height) as usize / size.max(1)).max(1) as i32;
+    for (index, value) in values.iter().enumerate() {
+        let (row, column) = ((index / size) as i32, (index % size) as i32);
+        let share = f64::from((value / top.max(1e-6)).clamp(0.0, 1.0));
+        let fade = |dark: u8| (255.0 - share * (255.0 - f64::from(dark))) as u8;
+        let colour = RGBColor(fade(COLOURS[0].0 / 2), fade(COLOURS[0].1 / 2), fade(COLOURS[0].2));
+        let corner = (column * cell, row * cell);
+        area.draw(&Rectangle::new([corner, (corner.0 + cell, corner.1 + cell)], colour.filled()))?;
+    }
+    let edge = size as i32 * cell;
+    area.draw(&Rectangle::new([(0, 0), (edge, edge)], RGBColor(120, 120, 120)))
+}
+
+fn range(values: impl Iterator<Item = f64>, margin: f64) -> std::ops::Range<f64> {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    if low > high {
+        return 0.0..1.0;
+    }
+    let room = ((high - low) * margin).max(f64::from(u8::from(high == low)) * 0.5);
+    let bottom = if low == 0.0 { 0.0 } else { low - room };
+    bottom..high + room
+}
+
+fn short(value: f64) -> String {
+    let size = value.abs();
+    if size != 0.0 && !(1e-3..1e5).contains(&size) {
+        return format!("{value:.0e}");
+    }
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Two(Chart);
+
+    impl Figure for Two {
+        fn size(&self) -> (u32, u32) {
+            (600, 300)
+        }
+
+        fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
+            let (left, right) = area.split_horizontally(300);
+            self.0.draw(&left)?;
+            heat_map(&right, "D", &[0.0, 0.5, 1.0, 0.0], 2, 1.0)
+        }
+    }
+
+    #[test]
+    fn both_files_are_written_with_text_and_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let points = vec![(0.0, 1.0), (1.0, 0.1), (2.0, 0.0), (3.0, f64::NAN)];
+        let series = vec![
+            Series { label: "training".into(), mark: Mark::Line, points: points.clone() },
+            Series { label: String::new(), mark: Mark::Bars, points },
+        ];
+        let chart = Chart { title: "loss".into(), x: "step".into(), y: "MSE".into(), log: true, series };
+        write(&folder.path().join("picture"), &Two(chart)).unwrap();
+        let svg = fs::read_to_string(folder.path().join("picture.svg")).unwrap();
+        assert!(svg.contains("training") && svg.contains("MSE") && svg.contains("polyline"));
+        let png = fs::read(folder.path().join("picture.png")).unwrap();
+        assert!(png.starts_with(b"\x89PNG") && png.len() > 2000, "{}", png.len());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(
+            ["0.25", "0", "1", "1e-4", "2e6"],
+            [0.25, 0.0, 1.0, 1e-4, 2e6].map(short).each_ref().map(String::as_str)
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! The cache: its rows are right, and neither budget, order, sharding nor threads change a byte of it.
+
+mod support;
+
+use std::path::Path;
+
+use demask_decode::dependency::{Masked, Reveals};
+use demask_decode::probe::BackboneProbe;
+use demask_model::{Backbone, HiddenRow, Query};
+use demask_train::cache::{
+    Cache, Columns, Generated, Generator, HiddenRows, Info, Outcome, Part, Response, Settings, Source, Stored,
+};
+use support::{assert_same, generate, responses, settings};
+
+const COUNT: usize = 14;
+
+fn whole(folder: &Path, budget: usize) -> Outcome {
+    generate(&responses(COUNT), &settings(), folder, budget, Part::WHOLE)
+}
+
+#[test]
+fn rows_hold_what_the_schema_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { hidden_dtype: Stored::F32, ..settings() };
+    let source = responses(COUNT);
+    generate(&source, &settings, folder.path(), 2000, Part::WHOLE);
+    let cache = Cache::open(folder.path()).unwrap();
+    let backbone = support::backbone();
+    let (mask, eos) = (backbone.spec().ids.mask, backbone.spec().ids.eos[0]);
+    let originals = source.read(0..COUNT).unwrap();
+    let (mut seen, mut repeated) = (0, 0);
+    for file in 0..cache.manifest().files.len() {
+        for example in cache.read(file, Columns::ALL).unwrap() {
+            let index: usize = example.id.strip_prefix("toy-").unwrap().parse().unwrap();
+            let original = originals[index].as_ref().unwrap();
+            assert_eq!(example.tokens[..example.prompt], original.prompt);
+            let end = example.prompt + original.response.len();
+            assert_eq!(example.tokens[example.prompt..end], original.response);
+            assert_eq!(example.tokens[end..], [eos]);
+            assert!(example.positions.iter().all(|&p| p >= example.prompt) && example.positions.len() >= 2);
+            assert!(!example.revealed.contains(&mask));
+            check_numbers(&backbone, &example);
+            seen += 1;
+            repeated += u32::from(example.draw == 1);
+        }
+    }
+    let manifest = cache.manifest();
+    assert_eq!((seen, manifest.responses(), manifest.refused()), (manifest.examples(), 13, 1));
+    assert!(repeated > 0, "some masks are drawn twice");
+    let refused = cache.refused().unwrap();
+    assert!(
+        refused.len() == 1 && refused[0].row == 5 && refused[0].why.contains("on purpose"),
+        "{refused:?}"
+    );
+}
+
+/// Measures one row again, alone.
+fn check_numbers(backbone: &dyn Backbone, example: &demask_train::cache::Example) {
+    let mut canvas = example.tokens.clone();
+    example.positions.iter().for_each(|&p| canvas[p] = backbone.spec().ids.mask);
+    let probe = BackboneProbe::new(backbone, 1);
+    let masked = Masked { tokens: &canvas, masked: &example.positions, rows: None };
+    let base = Reveals::measure_each(&probe, &[masked]).unwrap().remove(0);
+    let dependency = base.reveal(&probe, &example.revealed).unwrap();
+    for (stored, fresh) in example.dependency.to_f32().iter().zip(dependency.data()) {
+        assert!((stored - fresh).abs() <= 5e-4 * fresh + 1e-7, "{stored} {fresh}");
+    }
+    for (row, stored) in
+        [(HiddenRow::I, &example.hidden_i), (HiddenRow::IMinusOne, &example.hidden_i_minus_1)]
+    {
+        let mut query =
+            [Query { tokens: &canvas, hidden: Some((&example.positions, row)), ..Query::default() }];
+        let hidden = backbone.forward(&mut query).unwrap().remove(0).hidden.unwrap();
+        assert_eq!(stored.as_ref().unwrap().to_f32(), hidden.data);
+    }
+}
+
+#[test]
+fn the_token_budget_and_the_threads_change_nothing() {
+    let (a, b, c) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    whole(a.path(), 300);
+    whole(b.path(), 100_000);
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    one.install(|| whole(c.path(), 5000));
+    assert_same(a.path(), b.path());
+    assert_same(a.path(), c.path());
+}
+
+#[test]
+fn shards_add_up_to_the_whole() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    whole(a.path(), 4000);
+    for index in [2, 0] {
+        let outcome = generate(&responses(COUNT), &settings(), b.path(), 4000, Part { index, count: 3 });
+        assert!(matches!(outcome, Outcome::Waiting { all_files: 4, .. }), "{outcome:?}");
+        assert!(Cache::open(b.path()).unwrap_err().to_string().contains("not finished"));
+    }
+    let outcome = generate(&responses(COUNT), &settings(), b.path(), 4000, Part { index: 1, count: 3 });
+    assert!(matches!(outcome, Outcome::Finished(_)), "{outcome:?}");
+    assert_same(a.path(), b.path());
+}
+
+#[test]
+fn the_order_of_responses_does_not_change_a_row() {
+    let source = responses(COUNT);
+    let mut rows: Vec<Response> = source.read(0..COUNT).unwrap().into_iter().flatten().collect();
+    let all = |rows: Vec<Response>| {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Generated {
+            identity: "list".into(),
+            len: rows.len(),
+            make: |index: usize| Ok(rows[index].clone()),
+        };
+        generate(&source, &settings(), folder.path(), 4000, Part::WHOLE);
+        let cache = Cache::open(folder.path()).unwrap();
+        let files = 0..cache.manifest().files.len();
+        let mut examples: Vec<_> = files.flat_map(|file| cache.read(file, Columns::ALL).unwrap()).collect();
+        examples.sort_by_key(|example| (example.id.clone(), example.mask, example.draw));
+        examples
+    };
+    let forwards = all(rows.clone());
+    rows.reverse();
+    assert_eq!(forwards, all(rows));
+}
+
+#[test]
+fn another_run_is_refused_and_a_finished_one_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    whole(folder.path(), 4000);
+    let before = support::contents(folder.path());
+    whole(folder.path(), 4000);
+    assert_eq!(before, support::contents(folder.path()));
+    let backbone = support::backbone();
+    let (settings, source) = (Settings { seed: 8, ..settings() }, responses(COUNT));
+    let (folder, part) = (folder.path(), Part::WHOLE);
+    let other = Generator {
+        backbone: &backbone,
+        source: &source,
+        settings: &settings,
+        folder,
+        token_budget: 4000,
+        part,
+    };
+    assert!(other.run(&mut ()).unwrap_err().to_string().contains("another"));
+    std::fs::remove_file(folder.join("manifest.json")).unwrap();
+    let error = other.run(&mut ()).unwrap_err().to_string();
+    assert!(error.contains("tv-00000.parquet") && error.contains("another"), "{error}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let (backbone, settings, source) = (support::backbone(), settings(), responses(COUNT));
+    let inside = file.join("cache");
+    let generator = Generator {
+        backbone: &backbone,
+        source: &source,
+        settings: &settings,
+        folder: &inside,
+        token_budget: 4000,
+        part: Part::WHOLE,
+    };
+    let error = generator.run(&mut ()).unwrap_err().to_string();
+    assert!(error.contains("cannot write") && error.contains("cache"), "{error}");
+    assert!(Cache::open(folder.path()).unwrap_err().to_string().contains("manifest.json"));
+}
+
+#[test]
+fn info_counts_every_pair_and_draws_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    generate(
+        &responses(COUNT),
+        &Settings { hidden: HiddenRows::None, ..settings() },
+        folder.path(),
+        4000,
+        Part::WHOLE,
+    );
+    let cache = Cache::open(folder.path()).unwrap();
+    let info = Info::of(&cache).unwrap();
+    let mut values = Vec::new();
+    for file in 0..cache.manifest().files.len() {
+        for example in cache.read(file, Columns { dependency: true, ..Columns::default() }).unwrap() {
+            assert!(example.hidden_i.is_none() && example.tokens.is_empty());
+            let size = example.positions.len();
+            let off =
+                example.dependency.to_f32().into_iter().enumerate().filter(|(i, _)| i / size != i % size);
+            values.extend(off.map(|(_, value)| value));
+        }
+    }
+    assert_eq!(values.len() as u64, cache.manifest().pairs());
+    let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64;
+    assert!((info.mean - mean).abs() < 1e-9 && info.irreducible.is_some());
+    values.sort_by(f32::total_cmp);
+    assert_eq!(info.quantile(0.5), values[values.len().div_ceil(2) - 1]);
+    assert!((info.histogram(40).iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    let text = info.to_string();
+    assert!(text.contains("13 responses") && text.contains("1 rows refused"), "{text}");
+    info.draw(&folder.path().join("info")).unwrap();
+    assert!(folder.path().join("info.png").exists() && folder.path().join("info.svg").exists());
+}

@@ -1,0 +1,115 @@
+//! Predictor training on a small cache: it learns, reports, resumes, and does without stored hidden rows.
+
+mod support;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use demask_decode::dependency::{Parts, Predictor};
+use demask_model::checkpoint::Dtype;
+use demask_model::{Backbone, HiddenRow};
+use demask_train::cache::{Cache, HiddenRows, Part, Settings, Stored};
+use demask_train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
+use support::{assert_same, generate, responses, settings};
+
+fn cache(folder: &Path, hidden: HiddenRows) -> Cache {
+    let settings = Settings { hidden, hidden_dtype: Stored::F32, masks_per_response: 4, ..settings() };
+    generate(&responses(48), &settings, folder, 8000, Part::WHOLE);
+    Cache::open(folder).unwrap()
+}
+
+fn config() -> Config {
+    Config {
+        epochs: 12,
+        batch: 8,
+        rate: 1e-3,
+        validation: 0.2,
+        window: 3,
+        validations_per_epoch: 2,
+        ..Config::default()
+    }
+}
+
+fn fit<'a>(cache: &'a Cache, config: &'a Config, row: HiddenRow, folder: &'a Path) -> Fit<'a> {
+    Fit { cache, config, row, backbone: None, folder, trained_on: "a test" }
+}
+
+/// Stops after some updates.
+struct Until(u64);
+
+impl Watcher for Until {
+    fn on_step(&mut self, progress: &Progress) -> ControlFlow<()> {
+        if progress.step >= self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+fn weights(fitted: &Fitted) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("predictor.safetensors");
+    fitted.parts.save(&path, Dtype::F32).unwrap();
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn it_learns_and_a_stopped_run_ends_in_the_same_bytes() {
+    let data = tempfile::tempdir().unwrap();
+    let (cache, config) = (cache(data.path(), HiddenRows::Both), config());
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let whole = fit(&cache, &config, HiddenRow::IMinusOne, a.path()).run(&mut ()).unwrap().unwrap();
+    let report = &whole.report;
+    assert!(report.validation_mse < report.constant_mse, "{report}");
+    assert!(report.rank_correlation > 0.2 && report.irreducible_mse.is_some(), "{report}");
+    for stop in [1, 7, 30] {
+        assert!(
+            fit(&cache, &config, HiddenRow::IMinusOne, b.path()).run(&mut Until(stop)).unwrap().is_none()
+        );
+    }
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let resumed =
+        one.install(|| fit(&cache, &config, HiddenRow::IMinusOne, b.path()).run(&mut ()).unwrap().unwrap());
+    assert_same(a.path(), b.path());
+    assert_eq!(weights(&whole), weights(&resumed));
+
+    // What was trained is what decoding loads.
+    let path = data.path().join("predictor.safetensors");
+    whole.parts.save(&path, Dtype::F32).unwrap();
+    let (predictor, _) = Predictor::load(&path).unwrap();
+    let backbone = support::backbone();
+    predictor.check_fit(backbone.spec(), &backbone.fingerprint()).unwrap();
+    let (parts, _) = Parts::load(&path).unwrap();
+    assert_eq!(parts.heads, whole.parts.heads);
+    assert_eq!(parts.metadata.hidden_row, HiddenRow::IMinusOne);
+
+    let other = Config { rate: 2e-3, ..config.clone() };
+    let error = fit(&cache, &other, HiddenRow::IMinusOne, a.path()).run(&mut ()).unwrap_err().to_string();
+    assert!(error.contains("another"), "{error}");
+}
+
+#[test]
+fn the_frozen_backbone_stands_in_for_stored_rows() {
+    let (with, without) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let stored = cache(with.path(), HiddenRows::I);
+    let bare = cache(without.path(), HiddenRows::None);
+    let config = Config { epochs: 1, ..config() };
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from_files = fit(&stored, &config, HiddenRow::I, a.path()).run(&mut ()).unwrap().unwrap();
+    let error = fit(&bare, &config, HiddenRow::I, b.path()).run(&mut ()).unwrap_err().to_string();
+    assert!(error.contains("hidden rows"), "{error}");
+    let backbone = support::backbone();
+    let recomputed = Fit { backbone: Some(&backbone), ..fit(&bare, &config, HiddenRow::I, b.path()) };
+    assert_eq!(weights(&from_files), weights(&recomputed.run(&mut ()).unwrap().unwrap()));
+}
+
+#[test]
+fn the_better_hidden_row_is_kept() {
+    let data = tempfile::tempdir().unwrap();
+    let (cache, config) = (cache(data.path(), HiddenRows::Both), Config { epochs: 2, ..config() });
+    let folder = tempfile::tempdir().unwrap();
+    let both: Vec<Fitted> = [(HiddenRow::I, "i"), (HiddenRow::IMinusOne, "i-1")]
+        .map(|(row, name)| {
+            fit(&cache, &config, row, &folder.path().join(name)).run(&mut ()).unwrap().unwrap()
+        })
+        .into();
+    let lowest = both.iter().map(|fitted| fitted.report.validation_mse).fold(f64::INFINITY, f64::min);
+    assert_eq!(best(both).unwrap().report.validation_mse, lowest);
+}
