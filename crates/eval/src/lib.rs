@@ -2,4 +2,9 @@
 //!
 //! Strings live here (prompts, responses, extraction); the decoder below sees token ids only.
 
+pub mod bound;
+pub mod error;
+pub mod example;
+pub mod plot;
+pub mod subadditivity;
 pub mod task;

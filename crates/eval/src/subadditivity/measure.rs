@@ -1,0 +1,119 @@
+//! Left and right side of the assumption for masked responses, several per forward pass.
+
+use demask_decode::dependency::{Masked, Reveals};
+use demask_decode::mask::RandomMask;
+use demask_decode::probe::BackboneProbe;
+use demask_decode::rng::{Purpose, Rng};
+use demask_model::Backbone;
+
+use super::{Record, Settings};
+use crate::error::Result;
+use crate::example::Example;
+
+/// Full batches that masks are gathered for, so that the last, smaller one weighs little.
+const BATCHES: usize = 4;
+/// Logits with everything masked that are held for several masks at once.
+const BASE_LOGITS: usize = 1 << 26;
+/// Slot of the draw of a set's size.
+const SIZE: u64 = u64::MAX;
+
+/// A masked response and the set to reveal.
+pub(super) struct Item {
+    id: String,
+    mask: u32,
+    rng: Rng,
+    ratio: f64,
+    canvas: Vec<u32>,
+    masked: Vec<usize>,
+    /// Indices into `masked`, ascending.
+    set: Vec<usize>,
+    mask_id: u32,
+}
+
+impl Item {
+    /// Mask number `mask` of an example, and its set.
+    pub(super) fn draw(example: &Example, mask: u32, settings: &Settings, mask_id: u32) -> Self {
+        let rng = Rng::named(settings.seed, &example.id);
+        let mut canvas = [example.prompt.as_slice(), &example.response].concat();
+        let index = u64::from(mask);
+        let RandomMask { ratio, positions: masked } =
+            RandomMask::draw(rng, index, example.prompt.len()..canvas.len());
+        masked.iter().for_each(|&position| canvas[position] = mask_id);
+        let set = set(rng, index, &masked, settings.largest_set);
+        Self { id: example.id.clone(), mask, rng, ratio, canvas, masked, set, mask_id }
+    }
+
+    fn passes(&self) -> usize {
+        self.set.len() + 2
+    }
+
+    fn record(&self, revealed: &[u32], tv: &demask_model::Rows) -> Record {
+        let targets: Vec<usize> = (0..self.masked.len()).filter(|i| !self.set.contains(i)).collect();
+        let (alone, together) = (0..self.set.len(), self.set.len());
+        let rhs = |&i: &usize| alone.clone().map(|j| f64::from(tv.row(j)[i])).sum::<f64>() as f32;
+        Record {
+            id: self.id.clone(),
+            mask: self.mask,
+            ratio: self.ratio,
+            masked: self.masked.len(),
+            set: self.set.iter().map(|&i| self.masked[i]).collect(),
+            revealed: self.set.iter().map(|&i| revealed[i]).collect(),
+            lhs: targets.iter().map(|&i| tv.row(together)[i]).collect(),
+            rhs: targets.iter().map(rhs).collect(),
+            targets: targets.iter().map(|&i| self.masked[i]).collect(),
+        }
+    }
+}
+
+/// `|S|` uniform in `1..=min(largest, |M| − 1)`, then `S` uniform among the subsets of that size; at
+/// least one masked position is left as a target.
+fn set(rng: Rng, mask: u64, masked: &[usize], largest: usize) -> Vec<usize> {
+    let most = largest.clamp(1, masked.len() - 1);
+    let size = 1 + (rng.uniform(Purpose::Position, mask, SIZE) * most as f64) as usize;
+    let mut order: Vec<(u64, usize)> = masked
+        .iter()
+        .enumerate()
+        .map(|(i, &position)| (rng.bits(Purpose::Position, mask, position as u64), i))
+        .collect();
+    order.sort_unstable();
+    let mut set: Vec<usize> = order[..size.min(most)].iter().map(|(_, i)| *i).collect();
+    set.sort_unstable();
+    set
+}
+
+/// How many of the first items are measured together.
+pub(super) fn gather(items: &[Item], vocab: usize, token_budget: usize) -> usize {
+    let (mut tokens, mut logits) = (0, 0);
+    let fits = items.iter().take_while(|item| {
+        tokens += item.passes() * item.canvas.len();
+        logits += item.masked.len() * vocab;
+        tokens <= BATCHES * token_budget && logits <= BASE_LOGITS
+    });
+    fits.count()
+}
+
+/// Measures items together; also says how many forward passes it took.
+pub(super) fn measure(
+    backbone: &dyn Backbone,
+    items: &[Item],
+    token_budget: usize,
+) -> Result<(Vec<Record>, usize)> {
+    let probe = BackboneProbe::new(backbone, token_budget);
+    let canvases: Vec<Masked<'_>> =
+        items.iter().map(|item| Masked { tokens: &item.canvas, masked: &item.masked, rows: None }).collect();
+    let bases = Reveals::measure_each(&probe, &canvases)?;
+    let drawn: Vec<Vec<u32>> = items
+        .iter()
+        .zip(&bases)
+        .map(|(item, base)| base.draw(item.rng, u64::from(item.mask), 0, item.mask_id))
+        .collect();
+    let sets = items.iter().zip(&drawn).map(|(item, y)| {
+        let alone = item.set.iter().map(|&i| vec![(i, y[i])]);
+        let together = item.set.iter().map(|&i| (i, y[i])).collect();
+        alone.chain([together]).collect::<Vec<_>>()
+    });
+    let reveals: Vec<(&Reveals<'_>, Vec<Vec<(usize, u32)>>)> = bases.iter().zip(sets).collect();
+    let measured = Reveals::reveal_sets(&probe, &reveals)?;
+    let records = items.iter().zip(&drawn).zip(&measured).map(|((item, y), tv)| item.record(y, tv)).collect();
+    Ok((records, probe.asked()))
+}
