@@ -96,10 +96,10 @@ impl Curve {
         Ok(())
     }
 
-    /// Draws `curve.svg`.
+    /// Draws `curve.svg` and `curve.png`.
     pub fn picture(&self, folder: &Path) -> Result<()> {
-        let text = super::picture::svg(self);
-        Ok(write::replace(&folder.join("curve.svg"), |out| out.write_all(text.as_bytes()))?)
+        let path = folder.join("curve");
+        crate::plot::write(&path, self).map_err(|cause| Error::Plot { path, problem: cause.to_string() })
     }
 }
 
