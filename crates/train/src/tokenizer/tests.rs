@@ -1,5 +1,7 @@
 //! What the trained tokenizer promises.
 
+use demask_model::text::{ChatTemplate, Conversation, Message};
+
 use super::*;
 
 fn trained() -> Tokenizer {
@@ -101,6 +103,17 @@ fn what_is_saved_is_what_was_trained() {
     let config = std::fs::read_to_string(folder.join("tokenizer_config.json")).expect("it was just written");
     let config: Value = serde_json::from_str(&config).expect("it is JSON");
     assert_eq!((config["eos_token"].as_str(), config["mask_token"].as_str()), (Some(END), Some(MASK)));
+    let template = ChatTemplate::open(&folder).expect("the template parses").expect("there is one");
+    let turns = [
+        Message::new("system", "Be brief."),
+        Message::new("user", "Hi"),
+        Message::new("assistant", "Yes?"),
+        Message::new("user", "{{ x }}"),
+    ];
+    let rendered = template.render(&Conversation::new(&turns)).expect("plain turns");
+    let expected = "<|im_start|>system\nBe brief.<|im_end|><|im_start|>user\nHi<|im_end|><|im_start|>assistant\nYes?<|im_end|>\
+                    <|im_start|>user\n{{ x }}<|im_end|><|im_start|>assistant\n";
+    assert_eq!(rendered, expected);
     std::fs::remove_dir_all(&folder).expect("it is ours");
     assert!(matches!(save(&tokenizer, &folder), Err(Error::Write { .. })));
 }
