@@ -138,6 +138,7 @@ pub fn hub_options() -> HubOptions {
         let cache = cache.or_else(|| var("HOME").map(|home| PathBuf::from(home).join(".cache")));
         cache.unwrap_or_else(|| PathBuf::from(".cache")).join("huggingface")
     });
-    let offline = var("HF_HUB_OFFLINE").is_some_and(|v| !["0", "false", "no", "off"].contains(&v.to_lowercase().as_str()));
+    let offline = var("HF_HUB_OFFLINE")
+        .is_some_and(|v| !["0", "false", "no", "off"].contains(&v.to_lowercase().as_str()));
     HubOptions { home, endpoint: var("HF_ENDPOINT"), token: var("HF_TOKEN"), offline }
 }

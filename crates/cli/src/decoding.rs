@@ -1,10 +1,12 @@
 //! One decoding from the command line: observers attached, the loop run, the trace finished.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use demask_decode::observer::Metrics;
 use demask_decode::trace::{Header, TraceWriter};
 use demask_decode::{Canvas, Decoder, Job, Observer, Observers, Options, StepRecord, StrategySpec};
 
@@ -27,8 +29,28 @@ pub struct Watching {
 pub struct Finished {
     /// The job with its canvas and totals.
     pub job: Job,
+    /// What happened on the way.
+    pub metrics: Metrics,
     /// Wall-clock seconds.
     pub seconds: f64,
+}
+
+impl Finished {
+    /// One line about the cost, on standard error.
+    pub fn tell(&self) {
+        let (m, s) = (&self.metrics, &self.metrics.seconds);
+        eprintln!(
+            "{}: {} steps, {} forward passes, {:.2} tokens per pass, {:.3} s (backbone {:.3}, marginals {:.3}, selection {:.3})",
+            self.job.spec(),
+            m.steps,
+            m.forwards,
+            m.tokens_per_forward(),
+            self.seconds,
+            s.forward,
+            s.marginals,
+            s.select
+        );
+    }
 }
 
 /// Decodes one canvas.
@@ -40,7 +62,14 @@ pub fn decode(
     watching: &Watching,
 ) -> Result<Finished> {
     let mut observers = Observers::default();
-    let trace = watching.trace.as_ref().map(|path| Trace::create(path, &canvas, strategy, &options, watching)).transpose()?;
+    let metrics = Arc::new(Mutex::new(Metrics::default()));
+    observers.0.push(Box::new(metrics.clone()));
+    let trace = watching
+        .trace
+        .as_ref()
+        .map(|path| Trace::create(path, &canvas, strategy, &options, watching))
+        .transpose()?;
+    let trace = trace.map(|trace| Arc::new(Mutex::new(trace)));
     if let Some(trace) = &trace {
         observers.0.push(Box::new(trace.clone()));
     }
@@ -53,19 +82,19 @@ pub fn decode(
     let outcome = Decoder::new(&loaded.backbone).run(&mut jobs);
     let seconds = start.elapsed().as_secs_f64();
     if let Some(trace) = trace {
-        trace.finish()?;
+        trace.lock().unwrap_or_else(PoisonError::into_inner).finish()?;
     }
     outcome?;
     let [job] = jobs;
     if job.was_stopped() {
         bail!("decoding was stopped with {} masks left", job.canvas().masked(job.canvas().response()).len());
     }
-    Ok(Finished { job, seconds })
+    let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok(Finished { job, metrics, seconds })
 }
 
-/// The trace writer shared between the job (which owns its observers) and this function.
-#[derive(Clone)]
-struct Trace(Arc<Mutex<Option<TraceWriter<Pending>>>>, bool);
+/// A trace file that is taken back from the job's observers when the decoding is over.
+struct Trace(Option<TraceWriter<Pending>>);
 
 impl Trace {
     fn create(
@@ -85,12 +114,11 @@ impl Trace {
             seed: options.seed,
         };
         let writer = TraceWriter::new(Pending::create(path)?, &header, watching.trace_dependency)?;
-        Ok(Self(Arc::new(Mutex::new(Some(writer))), watching.trace_dependency))
+        Ok(Self(Some(writer)))
     }
 
-    fn finish(self) -> Result<()> {
-        let writer = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        match writer {
+    fn finish(&mut self) -> Result<()> {
+        match self.0.take() {
             Some(writer) => writer.finish().map_err(demask_decode::Error::Trace)?.finish(),
             None => Ok(()),
         }
@@ -98,15 +126,14 @@ impl Trace {
 }
 
 impl Observer for Trace {
-    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> std::ops::ControlFlow<()> {
-        let mut writer = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match writer.as_mut() {
+    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
+        match &mut self.0 {
             Some(writer) => writer.on_step(record, canvas),
-            None => std::ops::ControlFlow::Continue(()),
+            None => ControlFlow::Continue(()),
         }
     }
 
     fn wants_dependency(&self) -> bool {
-        self.1
+        self.0.as_ref().is_some_and(|writer| writer.wants_dependency())
     }
 }

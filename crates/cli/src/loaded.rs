@@ -69,7 +69,9 @@ impl Loaded {
     /// The strategy to use when none is named: the paper's where its predictor is at hand.
     pub fn strategy(&self, args: &DecodeArgs) -> StrategySpec {
         let default = if self.context.predictor.is_some() { "demask" } else { "entropy" };
-        args.strategy.clone().unwrap_or_else(|| default.parse().unwrap_or_else(|_| unreachable!("a known name")))
+        args.strategy
+            .clone()
+            .unwrap_or_else(|| default.parse().unwrap_or_else(|_| unreachable!("a known name")))
     }
 
     /// Prompt ids of a conversation, through the chat template.
@@ -94,14 +96,17 @@ impl Loaded {
         let length = length.unwrap_or(DEFAULT_LENGTH);
         let spec = self.backbone.spec();
         if prompt.len() + length > spec.max_positions {
-            usage!("the prompt has {} tokens and the response {length}, together more than the model's context of {}; \
+            usage!(
+                "the prompt has {} tokens and the response {length}, together more than the model's context of {}; \
                  shorten the prompt or lower --max-new-tokens",
                 prompt.len(),
                 spec.max_positions
             );
         }
         if prompt.is_empty() && spec.shift {
-            usage!("the prompt is empty; this model predicts each token from the one before it and needs at least one");
+            usage!(
+                "the prompt is empty; this model predicts each token from the one before it and needs at least one"
+            );
         }
         Ok(Canvas::generate(prompt, length, &self.ids)?)
     }
@@ -122,7 +127,11 @@ impl Loaded {
                 ids: suppressed,
                 eos_penalty: args.eos_penalty,
                 no_eos_before: prompt_length + args.min_new_tokens as usize,
-                eos: if args.eos_penalty != 0.0 || args.min_new_tokens > 0 { ids.eos.clone() } else { Vec::new() },
+                eos: if args.eos_penalty != 0.0 || args.min_new_tokens > 0 {
+                    ids.eos.clone()
+                } else {
+                    Vec::new()
+                },
             },
         })
     }
@@ -151,7 +160,9 @@ fn predictor(args: &ModelArgs, folder: &Path, backbone: &Transformer) -> Result<
         None => return Ok(None),
     };
     let (predictor, _) = Predictor::load(path)?;
-    predictor.check_fit(backbone.spec(), &backbone.fingerprint()).with_context(|| path.display().to_string())?;
+    predictor
+        .check_fit(backbone.spec(), &backbone.fingerprint())
+        .with_context(|| path.display().to_string())?;
     Ok(Some(Arc::new(predictor)))
 }
 
@@ -182,7 +193,7 @@ impl Defaults {
 
 /// Download progress on standard error.
 #[derive(Default)]
-struct Downloads {
+pub(crate) struct Downloads {
     bar: Option<ProgressBar>,
 }
 

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failure, 2 a mistake in the call.
 
 #![allow(clippy::print_stdout, reason = "printing is what this crate is for")]
+#![allow(unreachable_pub, reason = "a binary has no public interface; pub marks what other rooms may use")]
 
 /// Ends a function with a mistake in the call (exit code 2).
 macro_rules! usage {
@@ -35,6 +36,10 @@ enum Command {
     Infill(command::infill::Args),
     Inspect(command::inspect::Args),
     Strategies(command::strategies::Args),
+    Serve(command::serve::Args),
+    Cache(command::cache::Args),
+    Train(command::train::Args),
+    Validate(command::validate::Args),
     Pretrain(command::pretrain::Args),
     Synthesize(command::synthesize::Args),
     Completions(command::completions::Args),
@@ -59,6 +64,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Infill(args) => command::infill::run(&args),
         Command::Inspect(args) => command::inspect::run(&args),
         Command::Strategies(args) => command::strategies::run(&args),
+        Command::Serve(args) => command::serve::run(&args),
+        Command::Cache(args) => command::cache::run(&args),
+        Command::Train(args) => command::train::run(&args),
+        Command::Validate(args) => command::validate::run(&args),
         Command::Pretrain(args) => command::pretrain::run(args),
         Command::Synthesize(args) => command::synthesize::run(&args),
         Command::Completions(args) => command::completions::run(&args),
@@ -72,7 +81,11 @@ fn is_usage(error: &anyhow::Error) -> bool {
     decode.is_some_and(|e| {
         matches!(
             e,
-            E::UnknownStrategy { .. } | E::UnknownParameter { .. } | E::BadValue { .. } | E::Missing { .. } | E::Canvas(_)
+            E::UnknownStrategy { .. }
+                | E::UnknownParameter { .. }
+                | E::BadValue { .. }
+                | E::Missing { .. }
+                | E::Canvas(_)
         )
     }) || error.downcast_ref::<Usage>().is_some()
 }

@@ -26,7 +26,8 @@ impl Pending {
     /// Flushes and gives the file its name.
     pub fn finish(mut self) -> Result<()> {
         self.out.flush().with_context(|| format!("cannot write {}", self.path.display()))?;
-        std::fs::rename(&self.temporary, &self.path).with_context(|| format!("cannot write {}", self.path.display()))
+        std::fs::rename(&self.temporary, &self.path)
+            .with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 

@@ -36,21 +36,24 @@ impl TerminalView {
             out.queue(Clear(ClearType::FromCursorDown))?;
         }
         let mut page = Page { out: &mut out, width, column: 0, rows: 0 };
+        let mut previous = None;
         for position in canvas.response() {
             let token = canvas.tokens()[position];
             let newest = record.commits.iter().any(|c| c.position == position);
             if token == canvas.ids().mask {
                 page.put("░", Some(Color::DarkGrey), false)?;
+                previous = None;
             } else if canvas.is_eos(token) {
                 page.put("·", Some(Color::DarkGrey), newest)?;
             } else {
-                let text = self.tokenizer.decode_verbatim(&[token]).unwrap_or_default();
-                page.put(&text, newest.then_some(Color::Green), newest)?;
+                page.put(&self.tokenizer.piece(previous, token), newest.then_some(Color::Green), newest)?;
+                previous = Some(token);
             }
         }
         page.end_line()?;
         let left = canvas.masked(canvas.response()).len();
-        let budget = record.budget.map_or(String::new(), |b| format!(" · dependency {:.3} of {}", b.used, b.limit));
+        let budget =
+            record.budget.map_or(String::new(), |b| format!(" · dependency {:.3} of {}", b.used, b.limit));
         let line = format!(
             "step {} · {} new · {left} masked · {} forward passes · {:.2} s{budget}",
             record.step + 1,

@@ -27,7 +27,8 @@ fn generate_reads_standard_input_and_files() {
 #[test]
 fn json_has_everything_a_script_needs() {
     let predictor = format!("{}/predictor_row_i_minus_1.safetensors", fixture());
-    let run = demask(&["generate", "--model", &fixture(), "-n", "40", "--predictor", &predictor, "--json", PROMPT]);
+    let run =
+        demask(&["generate", "--model", &fixture(), "-n", "40", "--predictor", &predictor, "--json", PROMPT]);
     let object: Value = serde_json::from_str(&run.out).expect("one JSON object");
     assert_eq!(object["strategy"], "demask");
     assert_eq!(object["canvas"].as_array().unwrap().len(), 40);
@@ -40,7 +41,18 @@ fn json_has_everything_a_script_needs() {
 fn a_trace_explains_every_token() {
     let folder = Folder::new();
     let trace = folder.path("trace.jsonl");
-    let run = demask(&["generate", "--model", &fixture(), "-n", "40", "-s", "entropy:k=3", "--trace", &trace, PROMPT]);
+    let run = demask(&[
+        "generate",
+        "--model",
+        &fixture(),
+        "-n",
+        "40",
+        "-s",
+        "entropy:k=3",
+        "--trace",
+        &trace,
+        PROMPT,
+    ]);
     assert_eq!(run.code, 0, "{}", run.err);
     let lines: Vec<Value> =
         fs::read_to_string(&trace).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -58,7 +70,19 @@ fn a_trace_explains_every_token() {
 #[test]
 fn one_seed_one_answer() {
     let ask = |seed: &str| {
-        demask(&["generate", "--model", &fixture(), "-n", "40", "--temperature", "1.5", "--seed", seed, PROMPT]).out
+        demask(&[
+            "generate",
+            "--model",
+            &fixture(),
+            "-n",
+            "40",
+            "--temperature",
+            "1.5",
+            "--seed",
+            seed,
+            PROMPT,
+        ])
+        .out
     };
     assert_eq!(ask("3"), ask("3"));
     assert!((0..5).any(|s| ask(&s.to_string()) != ask("3")), "another seed gives another answer");
@@ -132,7 +156,8 @@ fn damaged_checkpoints_are_failures_with_a_sentence() {
 
 #[test]
 fn a_trace_that_cannot_be_written_is_a_failure() {
-    let run = demask(&["generate", "-m", &fixture(), "-n", "8", "--trace", "/nonexistent/trace.jsonl", PROMPT]);
+    let run =
+        demask(&["generate", "-m", &fixture(), "-n", "8", "--trace", "/nonexistent/trace.jsonl", PROMPT]);
     assert_eq!(run.code, 1);
     assert!(run.err.contains("cannot write /nonexistent/trace.jsonl"), "{}", run.err);
 }
@@ -149,12 +174,27 @@ fn inspect_predicts_the_peak_memory() {
             "mask_token_id":1,"eos_token_id":2,"pad_token_id":0,"torch_dtype":"bfloat16"}"#,
     );
     let model = folder.path("model");
-    let made = demask(&["synthesize", &model, "--config", &config, "--shard", "128", "--tokenizer", &fixture()]);
+    let made =
+        demask(&["synthesize", &model, "--config", &config, "--shard", "128", "--tokenizer", &fixture()]);
     assert_eq!(made.code, 0, "{}", made.err);
     assert!(fs::metadata(format!("{model}/model.safetensors.index.json")).is_ok(), "sharded");
-    let inspected: Value = serde_json::from_str(&demask(&["inspect", &model, "--length", "421", "--json"]).out).unwrap();
+    let inspected: Value =
+        serde_json::from_str(&demask(&["inspect", &model, "--length", "421", "--json"]).out).unwrap();
     let predicted = inspected["memory_bytes"].as_f64().unwrap();
-    let args = ["generate", "-m", &model, "-n", "400", "-s", "token-order:k=200", "--eos", "none", "--threads", "2", PROMPT];
+    let args = [
+        "generate",
+        "-m",
+        &model,
+        "-n",
+        "400",
+        "-s",
+        "token-order:k=200",
+        "--eos",
+        "none",
+        "--threads",
+        "2",
+        PROMPT,
+    ];
     let (run, peak) = support::demask_peak(&args);
     assert_eq!(run.code, 0, "{}", run.err);
     let ratio = predicted / peak as f64;

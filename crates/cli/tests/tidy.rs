@@ -65,7 +65,9 @@ fn crates_point_one_way() {
 fn unsafe_stays_in_its_rooms() {
     for (path, text) in all_sources() {
         let room = path.display().to_string();
-        let allowed = room.contains("crates/kernels/") || room.ends_with("checkpoint/map.rs") || room.contains("/tests/");
+        let allowed = room.contains("crates/kernels/")
+            || room.ends_with("checkpoint/map.rs")
+            || room.contains("/tests/");
         let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
         assert!(allowed || !code.clone().any(|l| l.contains("unsafe {")), "{room} has unsafe code");
     }

@@ -49,7 +49,8 @@ fn words(text: &str) -> usize {
     let mut inside = false;
     for c in text.chars() {
         let part = c.is_alphanumeric();
-        count += usize::from(!c.is_whitespace() && !(part && inside)) + usize::from(c == '\n');
+        let continues = part && inside;
+        count += usize::from(!c.is_whitespace() && !continues) + usize::from(c == '\n');
         inside = part;
     }
     count

@@ -60,6 +60,9 @@ pub enum Cell {
     },
     /// Set to EOS because of an EOS before it.
     Filled,
+    /// Still a mask when the schedule of its block was over; only a model that predicts the mask
+    /// itself, unsuppressed, gets there (LLaDA's own loop ends so).
+    Abandoned,
 }
 
 /// A token to write.
@@ -152,13 +155,29 @@ impl Canvas {
 
     /// Writes the picks of a step; `block` is the range being decoded. Returns positions that the
     /// EOS policy filled.
-    pub fn commit(&mut self, step: usize, picks: &[Pick], block: &Range<usize>, eos: EosPolicy) -> Vec<usize> {
+    pub fn commit(
+        &mut self,
+        step: usize,
+        picks: &[Pick],
+        block: &Range<usize>,
+        eos: EosPolicy,
+    ) -> Vec<usize> {
         for pick in picks {
             debug_assert!(self.cells[pick.position] != Cell::Fixed, "a fixed token was picked");
+            if pick.token == self.ids.mask {
+                continue;
+            }
             self.tokens[pick.position] = pick.token;
             self.cells[pick.position] = Cell::Committed { step, confidence: pick.confidence };
         }
         self.fill(block, eos)
+    }
+
+    /// Gives up the masks that are left in `range`.
+    pub fn abandon(&mut self, range: Range<usize>) {
+        for position in self.masked(range) {
+            self.cells[position] = Cell::Abandoned;
+        }
     }
 
     /// Masks committed positions again.
@@ -179,7 +198,9 @@ impl Canvas {
             EosPolicy::FillAfter => (first + 1, true),
             EosPolicy::Stop if self.masked(self.response.start..first).is_empty() => (first + 1, false),
             EosPolicy::Stop => return Vec::new(),
-            EosPolicy::BlockFill if first < block.end && self.masked(block.clone()).is_empty() => (block.end, true),
+            EosPolicy::BlockFill if first < block.end && self.masked(block.clone()).is_empty() => {
+                (block.end, true)
+            }
             EosPolicy::BlockFill => return Vec::new(),
         };
         self.fill_from(from, overwrite)
@@ -192,7 +213,7 @@ impl Canvas {
         for position in from..self.response.end {
             match self.cells[position] {
                 Cell::Fixed => break,
-                Cell::Filled => {}
+                Cell::Filled | Cell::Abandoned => {}
                 Cell::Committed { .. } if !overwrite => {}
                 Cell::Committed { .. } if self.is_eos(self.tokens[position]) => {}
                 Cell::Committed { .. } | Cell::Masked => {

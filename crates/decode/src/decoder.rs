@@ -84,7 +84,9 @@ impl<'a> Decoder<'a> {
         let (passes, guides) = passes.split_at(jobs.len());
         let mut guides = guides.iter();
         let share = start.elapsed().as_secs_f64() / jobs.len() as f64;
-        for (((job, (block, masked)), pass), guided) in jobs.iter_mut().zip(places).zip(passes).zip(&unconditional) {
+        for (((job, (block, masked)), pass), guided) in
+            jobs.iter_mut().zip(places).zip(passes).zip(&unconditional)
+        {
             let guide = guided.as_ref().and_then(|_| guides.next());
             self.advance(job, block, &masked, pass, guide, share)?;
         }
@@ -113,8 +115,8 @@ impl<'a> Decoder<'a> {
         };
         let predicted = job.predicted(&block, masked);
         let strategy = &mut job.strategy;
-        let mut marginals =
-            reader.read(self.backbone, &pass.predicting, &predicted, |rows| strategy.on_logits(step, rows))?;
+        let mut marginals = reader
+            .read(self.backbone, &pass.predicting, &predicted, |rows| strategy.on_logits(step, rows))?;
         marginals.truncate(masked.len());
         let read = start.elapsed().as_secs_f64();
         let probe = BackboneProbe::new(self.backbone, ROW_BUDGET);

@@ -86,7 +86,8 @@ impl Job {
         }
         let length = canvas.response().len();
         let count = options.block_length.map_or(1, |b| length.div_ceil(b));
-        let asked = spec.given().iter().find(|(k, _)| *k == "steps").and_then(|(_, v)| v.parse().ok()).unwrap_or(0);
+        let asked =
+            spec.given().iter().find(|(k, _)| *k == "steps").and_then(|(_, v)| v.parse().ok()).unwrap_or(0);
         Ok(Self {
             rng: Rng::new(options.seed, options.stream),
             strategy: spec.build(context)?,
@@ -133,7 +134,9 @@ impl Job {
     /// The canvas with everything that was given masked, where guidance asks for it.
     pub(crate) fn unconditional(&self) -> Option<Vec<u32>> {
         (self.options.guidance != 0.0).then(|| {
-            let hide = |(&token, cell): (&u32, &Cell)| if *cell == Cell::Fixed { self.canvas.ids().mask } else { token };
+            let hide = |(&token, cell): (&u32, &Cell)| {
+                if *cell == Cell::Fixed { self.canvas.ids().mask } else { token }
+            };
             self.canvas.tokens().iter().zip(self.canvas.cells()).map(hide).collect()
         })
     }
@@ -160,7 +163,9 @@ impl Job {
         let cells = self.canvas.cells();
         let decided: Vec<usize> = match self.needs().decided {
             Extent::Nothing => Vec::new(),
-            Extent::Block => block.clone().filter(|&p| !matches!(cells[p], Cell::Masked | Cell::Fixed)).collect(),
+            Extent::Block => {
+                block.clone().filter(|&p| !matches!(cells[p], Cell::Masked | Cell::Fixed)).collect()
+            }
             Extent::Canvas => (0..block.end).filter(|&p| cells[p] != Cell::Masked).collect(),
         };
         masked.iter().copied().chain(decided).collect()
@@ -169,7 +174,8 @@ impl Job {
     /// Phase 3: writes the tokens of the selection, applies the EOS policy, tells the observer.
     pub(crate) fn commit(&mut self, step: Decided<'_>) -> Result<()> {
         let Decided { block, masked, marginals, selection, pass, forwards, seconds } = step;
-        let picks: Vec<Pick> = selection.chosen.iter().map(|&i| pick(masked[i], &marginals[i], selection.tokens)).collect();
+        let picks: Vec<Pick> =
+            selection.chosen.iter().map(|&i| pick(masked[i], &marginals[i], selection.tokens)).collect();
         let commits: Vec<Commit> = selection
             .chosen
             .iter()
@@ -184,10 +190,15 @@ impl Job {
                 },
             })
             .collect();
+        let mask = self.canvas.ids().mask;
+        let commits: Vec<Commit> = commits.into_iter().filter(|c| c.token != mask).collect();
         let filled = self.canvas.commit(self.totals.steps, &picks, &block, self.options.eos);
         // What an end of sequence has just filled is not undone.
         let remasked: Vec<usize> = selection.remask.into_iter().filter(|p| !filled.contains(p)).collect();
         self.canvas.remask(&remasked);
+        if selection.last {
+            self.canvas.abandon(block.clone());
+        }
         let dependency = selection.dependency.filter(|_| self.observer.wants_dependency());
         let record = StepRecord {
             step: self.totals.steps,

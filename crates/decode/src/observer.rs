@@ -1,9 +1,12 @@
 //! Everything that watches a decoding: trace file, terminal view, metrics, server stream, tests.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::canvas::Canvas;
-use crate::trace::StepRecord;
+use crate::strategy::Stop;
+use crate::trace::{Seconds, StepRecord};
 
 /// Watches one canvas.
 pub trait Observer: Send {
@@ -40,6 +43,61 @@ impl Observer for Observers {
 
     fn wants_dependency(&self) -> bool {
         self.0.iter().any(|o| o.wants_dependency())
+    }
+}
+
+/// Counts what happened: the numbers behind a summary line or a metrics page.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct Metrics {
+    /// Steps of Algorithm 1.
+    pub steps: usize,
+    /// Forward passes, extra ones included.
+    pub forwards: usize,
+    /// Tokens written by steps.
+    pub committed: usize,
+    /// Positions filled by the EOS policy.
+    pub filled: usize,
+    /// Tokens masked again.
+    pub remasked: usize,
+    /// Rows of the canvas computed afresh.
+    pub computed_rows: usize,
+    /// How often a selection ended for each reason.
+    pub stops: BTreeMap<Stop, usize>,
+    /// Seconds by phase.
+    pub seconds: Seconds,
+}
+
+impl Metrics {
+    /// Tokens written per forward pass.
+    pub fn tokens_per_forward(&self) -> f64 {
+        self.committed as f64 / self.forwards.max(1) as f64
+    }
+}
+
+impl Observer for Metrics {
+    fn on_step(&mut self, record: &StepRecord, _: &Canvas) -> ControlFlow<()> {
+        self.steps += 1;
+        self.forwards += record.forwards;
+        self.committed += record.commits.len();
+        self.filled += record.filled.len();
+        self.remasked += record.remasked.len();
+        self.computed_rows += record.computed_rows;
+        self.seconds += record.seconds;
+        if let Some(stop) = record.stop {
+            *self.stops.entry(stop).or_default() += 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// An observer that stays readable from outside after the job has taken it.
+impl<T: Observer> Observer for Arc<Mutex<T>> {
+    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).on_step(record, canvas)
+    }
+
+    fn wants_dependency(&self) -> bool {
+        self.lock().unwrap_or_else(PoisonError::into_inner).wants_dependency()
     }
 }
 

@@ -57,14 +57,22 @@ impl Sampling {
             return bad("temperature", self.temperature.to_string(), "must be 0 or more");
         }
         match (self.top_p, self.top_k) {
-            (Some(p), _) if !(p > 0.0 && p <= 1.0) => bad("top-p", p.to_string(), "must be above 0 and at most 1"),
+            (Some(p), _) if !(p > 0.0 && p <= 1.0) => {
+                bad("top-p", p.to_string(), "must be above 0 and at most 1")
+            }
             (_, Some(0)) => bad("top-k", "0".into(), "must be at least 1"),
             _ => Ok(()),
         }
     }
 
     /// Proposes a token for one row of logits; `uniform` is a draw from (0, 1).
-    pub fn candidate(&self, logits: &[f32], raw: &SoftmaxStats, dtype: ScoreDtype, uniform: f64) -> Candidate {
+    pub fn candidate(
+        &self,
+        logits: &[f32],
+        raw: &SoftmaxStats,
+        dtype: ScoreDtype,
+        uniform: f64,
+    ) -> Candidate {
         let filters = self.top_p.is_some_and(|p| p < 1.0) || self.top_k.is_some();
         if self.temperature == 0.0 && !filters && dtype == ScoreDtype::F32 {
             return Candidate {

@@ -15,7 +15,8 @@ fn close(ours: &[f32], official: &[f64], what: &str) {
 /// Logits as the model outputs them: row r is what predicts position r + 1.
 fn unshifted(backbone: &dyn Backbone, ids: &[u32]) -> (Vec<f32>, Vec<f32>) {
     let all: Vec<usize> = (0..ids.len()).collect();
-    let mut batch = [Query { tokens: ids, predict: &all[1..], hidden: Some((&all, HiddenRow::I)), ..Query::default() }];
+    let mut batch =
+        [Query { tokens: ids, predict: &all[1..], hidden: Some((&all, HiddenRow::I)), ..Query::default() }];
     let pass = backbone.forward(&mut batch).unwrap().remove(0);
     let mut logits = Vec::new();
     backbone.logits(&pass.predicting, &mut |_, rows| logits.extend_from_slice(rows)).unwrap();

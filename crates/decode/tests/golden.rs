@@ -21,7 +21,12 @@ impl Observer for Responses {
     }
 }
 
-fn decode(backbone: &Transformer, prompt: &[u32], length: usize, strategy: &str) -> (Vec<u32>, Vec<Vec<u32>>) {
+fn decode(
+    backbone: &Transformer,
+    prompt: &[u32],
+    length: usize,
+    strategy: &str,
+) -> (Vec<u32>, Vec<Vec<u32>>) {
     let responses = Responses::default();
     let canvas = Canvas::generate(prompt, length, &backbone.spec().ids).unwrap();
     let spec: StrategySpec = strategy.parse().unwrap();

@@ -276,8 +276,16 @@ fn klass_thresholds_confidence_inclusively_and_divergence_strictly() {
 
 #[test]
 fn klass_picks_one_when_asked() {
-    let max = still().order(5, "klass:conf=0.9,kl=0.001,pick=max-conf", options());
-    assert_eq!(max, [vec![2], vec![4], vec![0], vec![1], vec![3]]);
+    // Position 3 is surer than position 2 but moves a little, less than the threshold.
+    let backbone = Scripted::new(|tokens: &[u32]| {
+        let left = tokens.iter().filter(|&&t| t == MASK).count();
+        let moving = if left % 2 == 0 { vec![0.96, 0.04] } else { vec![0.955, 0.045] };
+        vec![vec![0.999, 0.001], vec![0.998, 0.002], vec![0.95, 0.05], moving]
+    });
+    let order = |pick: &str| backbone.order(4, &format!("klass:conf=0.9,kl=0.001,pick={pick}"), options());
+    assert_eq!(order("all"), [vec![0], vec![1], vec![2, 3]]);
+    assert_eq!(order("max-conf"), [[0], [1], [3], [2]]);
+    assert_eq!(order("min-kl"), [[0], [1], [2], [3]]);
 }
 
 #[test]

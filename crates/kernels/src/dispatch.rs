@@ -37,6 +37,11 @@ impl Isa {
         Level::of(self).is_some()
     }
 
+    /// The one called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|isa| isa.name() == name)
+    }
+
     /// Its name in lower case.
     pub fn name(self) -> &'static str {
         match self {

@@ -96,7 +96,7 @@ impl Rows {
 
     /// Number of rows.
     pub fn len(&self) -> usize {
-        if self.width == 0 { 0 } else { self.data.len() / self.width }
+        self.data.len().checked_div(self.width).unwrap_or(0)
     }
 
     /// Whether there is no row.
@@ -164,7 +164,9 @@ pub(crate) fn check(spec: &Spec, query: &Query<'_>) -> Result<()> {
     if let Some(reuse) = &query.cache {
         let sorted = reuse.rows.windows(2).all(|w| w[0] < w[1]) && reuse.rows.last().is_none_or(|&r| r < len);
         if !sorted || reuse.rows.is_empty() {
-            return Err(Error::Query("rows to recompute must be ascending, inside the canvas and not empty".into()));
+            return Err(Error::Query(
+                "rows to recompute must be ascending, inside the canvas and not empty".into(),
+            ));
         }
         if !reuse.cache.holds(len) && reuse.rows.len() != len {
             return Err(Error::Query(format!(

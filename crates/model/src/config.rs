@@ -63,13 +63,15 @@ impl Spec {
     /// Reads `config.json` (and `generation_config.json` beside it, if any) of a checkpoint folder.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("config.json");
-        let text = std::fs::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
+        let text =
+            std::fs::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
         Self::from_json(&text, &path)
     }
 
     /// Parses the text of a `config.json`; `path` is only used in error messages.
     pub fn from_json(text: &str, path: &Path) -> Result<Self> {
-        let value: Value = serde_json::from_str(text).map_err(|cause| Error::Json { path: path.to_owned(), cause: cause.to_string() })?;
+        let value: Value = serde_json::from_str(text)
+            .map_err(|cause| Error::Json { path: path.to_owned(), cause: cause.to_string() })?;
         let fields = Fields { value: &value, path };
         let spec = arch::by_config(&fields)?.spec(&fields)?;
         spec.check(&fields)?;
@@ -113,14 +115,15 @@ impl Spec {
                 return Err(fields.bad(what, format!("{value} is not between 1 and {limit}")));
             }
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(fields.bad(
                 "number of key/value heads",
                 format!("{} does not divide the {} attention heads", self.kv_heads, self.heads),
             ));
         }
-        if self.head_dim % 2 != 0 {
-            return Err(fields.bad("head dimension", format!("{} is odd, rotary embeddings need pairs", self.head_dim)));
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(fields
+                .bad("head dimension", format!("{} is odd, rotary embeddings need pairs", self.head_dim)));
         }
         if !(self.eps > 0.0 && self.eps < 1.0) {
             return Err(fields.bad("rms_norm_eps", format!("{} is not between 0 and 1", self.eps)));
@@ -128,7 +131,11 @@ impl Spec {
         if !(self.rope_theta >= 1.0 && self.rope_theta.is_finite()) {
             return Err(fields.bad("rope_theta", format!("{} is not a finite number ≥ 1", self.rope_theta)));
         }
-        let named = [("mask_token_id", Some(self.ids.mask)), ("pad_token_id", self.ids.pad), ("bos_token_id", self.ids.bos)];
+        let named = [
+            ("mask_token_id", Some(self.ids.mask)),
+            ("pad_token_id", self.ids.pad),
+            ("bos_token_id", self.ids.bos),
+        ];
         let eos = self.ids.eos.iter().map(|&id| ("eos_token_id", Some(id)));
         for (what, id) in named.into_iter().chain(eos) {
             if let Some(id) = id.filter(|&id| id as usize >= self.vocab) {
@@ -184,7 +191,9 @@ impl Fields<'_> {
     pub fn flag(&self, name: &str, default: bool) -> Result<bool> {
         match self.value.get(name) {
             None | Some(Value::Null) => Ok(default),
-            Some(value) => value.as_bool().ok_or_else(|| self.bad(name, format!("{value} is not true or false"))),
+            Some(value) => {
+                value.as_bool().ok_or_else(|| self.bad(name, format!("{value} is not true or false")))
+            }
         }
     }
 

@@ -5,15 +5,15 @@ pub mod backbone;
 pub mod checkpoint;
 pub mod config;
 pub mod error;
-pub mod text;
 pub mod layer;
 mod load;
 pub mod memory;
 pub mod tabular;
+pub mod text;
 pub mod transformer;
 
 pub use backbone::{Backbone, HiddenRow, KvCache, Pass, Query, Reuse, Rows};
-pub use config::{SpecialIds, Spec};
+pub use config::{Spec, SpecialIds};
 pub use error::{Error, Result};
 pub use load::LoadOptions;
 pub use tabular::Tabular;

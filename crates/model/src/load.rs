@@ -42,7 +42,9 @@ impl Transformer {
     /// Loads from tensors that are already open.
     pub fn from_store(spec: Spec, store: &Store, options: &LoadOptions) -> Result<Self> {
         let mut used = match arch::by_name(spec.architecture) {
-            Some(architecture) => arch::tensors(&spec, &architecture.names).into_iter().map(|(name, _)| name).collect(),
+            Some(architecture) => {
+                arch::tensors(&spec, &architecture.names).into_iter().map(|(name, _)| name).collect()
+            }
             None => Vec::new(),
         };
         used.extend(store.names().filter(|n| TOLERATED.iter().any(|t| n.contains(t))).map(str::to_owned));
@@ -57,7 +59,8 @@ impl Transformer {
 /// model, different for another training run.
 fn fingerprint(spec: &Spec, store: &Store) -> Result<String> {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
-    let mut eat = |bytes: &[u8]| bytes.iter().for_each(|&b| hash = (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
+    let mut eat =
+        |bytes: &[u8]| bytes.iter().for_each(|&b| hash = (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     for size in [spec.vocab, spec.hidden, spec.layers, spec.heads, spec.kv_heads, spec.ffn] {
         eat(&(size as u64).to_le_bytes());
     }

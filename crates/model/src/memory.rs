@@ -23,9 +23,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All together.
+    /// The peak: activations are gone when logits are made.
     pub fn total(&self) -> usize {
-        self.weights + self.activations + self.logits + self.rest
+        self.weights + self.activations.max(self.logits) + self.rest
     }
 }
 
@@ -35,8 +35,15 @@ pub fn stored(spec: &Spec, store: &Store) -> f64 {
 }
 
 /// Predicts the peak for one canvas of `length` tokens. `stored` is bytes per parameter in the
-/// file (2 if unknown); `dtype` converts the weights into memory of our own.
-pub fn estimate(spec: &Spec, stored: Option<f64>, dtype: Option<Dtype>, length: usize) -> Memory {
+/// file (2 if unknown); `dtype` converts the weights into memory of our own; `tokenizer` is the size
+/// of the tokenizer's file.
+pub fn estimate(
+    spec: &Spec,
+    stored: Option<f64>,
+    dtype: Option<Dtype>,
+    length: usize,
+    tokenizer: usize,
+) -> Memory {
     let per = dtype.map_or(stored.unwrap_or(2.0), |d| d.size() as f64);
     // Only the rows of tokens that occur are read of a mapped embedding table.
     let embedding = if spec.tied || dtype.is_some() { 0 } else { spec.vocab * spec.hidden };
@@ -45,6 +52,6 @@ pub fn estimate(spec: &Spec, stored: Option<f64>, dtype: Option<Dtype>, length: 
     let stream = 4 * spec.hidden + 2 * spec.q_width() + 2 * spec.kv_width();
     let activations = float * (length * stream + length.min(MLP_ROWS) * 3 * spec.ffn);
     let logits = float * 2 * (length * spec.vocab).min(LOGIT_CHUNK.max(16 * spec.vocab));
-    let tokenizer = 700 * spec.vocab;
-    Memory { weights, activations, logits, rest: tokenizer + (48 << 20) }
+    // A tokenizer's tables take about twelve times its file; the program itself about 24 MiB.
+    Memory { weights, activations, logits, rest: 12 * tokenizer + (24 << 20) }
 }

@@ -5,7 +5,7 @@
 //! log-probabilities themselves, so the head is the identity.
 
 use crate::backbone::{self, Backbone, Pass, Query, Rows};
-use crate::config::{SpecialIds, Spec};
+use crate::config::{Spec, SpecialIds};
 use crate::error::{Error, Result};
 
 /// An explicit joint `P(Y_1, …, Y_n)` over `symbols` values each; token `symbols` is the mask and
@@ -24,7 +24,10 @@ impl Tabular {
     pub fn new(positions: usize, symbols: usize, weights: Vec<f64>) -> Result<Self> {
         let total: f64 = weights.iter().sum();
         let size = symbols.checked_pow(positions as u32).filter(|_| positions > 0 && symbols > 0);
-        if size != Some(weights.len()) || weights.iter().any(|w| !(w.is_finite() && *w >= 0.0)) || total <= 0.0 {
+        if size != Some(weights.len())
+            || weights.iter().any(|w| !(w.is_finite() && *w >= 0.0))
+            || total <= 0.0
+        {
             return Err(Error::Query(format!(
                 "a joint over {positions} positions of {symbols} symbols needs that many non-negative weights"
             )));
@@ -66,7 +69,9 @@ impl Tabular {
     pub fn conditional(&self, canvas: &[u32], targets: &[usize]) -> Vec<f64> {
         let mut out = vec![0.0; self.symbols.pow(targets.len() as u32)];
         for (index, &p) in self.joint.iter().enumerate() {
-            let value = |position: usize| index / self.symbols.pow((self.positions - 1 - position) as u32) % self.symbols;
+            let value = |position: usize| {
+                index / self.symbols.pow((self.positions - 1 - position) as u32) % self.symbols
+            };
             let agrees = |(i, &t): (usize, &u32)| t == self.spec.ids.mask || value(i) == t as usize;
             if canvas.iter().enumerate().all(agrees) {
                 let slot = targets.iter().fold(0, |slot, &t| slot * self.symbols + value(t));

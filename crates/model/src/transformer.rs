@@ -82,7 +82,8 @@ impl Transformer {
     /// Builds a Transformer of this shape from its parameters.
     pub fn new(spec: Spec, device: Device, fingerprint: String, from: &mut dyn Parameters) -> Result<Self> {
         let names = arch::by_name(spec.architecture).map(|a| a.names);
-        let names = names.ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
+        let names =
+            names.ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
         let embed = from.embedding(names.embed, [spec.vocab, spec.hidden])?;
         let blocks = (0..spec.layers).map(|i| Block::new(&spec, &names, i, from)).collect::<Result<_>>()?;
         let norm = RmsNorm::new(from.vector(names.norm, spec.hidden)?, spec.eps);
@@ -110,7 +111,13 @@ impl Transformer {
         &self.device
     }
 
-    fn run(&self, mut x: Tensor, packed: &Packed, wanted: Option<&Wanted>, keys: &mut dyn Keys) -> Result<Tensor> {
+    fn run(
+        &self,
+        mut x: Tensor,
+        packed: &Packed,
+        wanted: Option<&Wanted>,
+        keys: &mut dyn Keys,
+    ) -> Result<Tensor> {
         let last = self.blocks.len() - 1;
         for (index, block) in self.blocks.iter().enumerate() {
             let wanted = wanted.filter(|_| index == last);
@@ -181,7 +188,11 @@ fn select(packed: &Packed, rows: &[u32]) -> Wanted {
         // Causal rows are selected one by one: their offsets into the keys differ.
         match segment.causal_offset {
             None if inside > 0 => {
-                segments.push(Segment { q: start..start + inside, k: segment.k.clone(), causal_offset: None });
+                segments.push(Segment {
+                    q: start..start + inside,
+                    k: segment.k.clone(),
+                    causal_offset: None,
+                });
             }
             None => {}
             Some(offset) => {
@@ -243,7 +254,14 @@ impl Keys for Session<'_, '_> {
         Ok((Tensor::cat(&ks, 0)?, Tensor::cat(&vs, 0)?))
     }
 
-    fn watch(&mut self, layer: usize, attention: &Attention, q: &Tensor, k: &Tensor, all: &[Segment]) -> Result<()> {
+    fn watch(
+        &mut self,
+        layer: usize,
+        attention: &Attention,
+        q: &Tensor,
+        k: &Tensor,
+        all: &[Segment],
+    ) -> Result<()> {
         let wanted: Vec<_> = self.batch.iter().map(|b| b.attention_layers).collect();
         for (index, segment) in all.iter().enumerate() {
             let count = wanted[index].min(self.layers);
@@ -261,7 +279,14 @@ impl Keys for Session<'_, '_> {
 }
 
 impl KvCache {
-    fn update(&mut self, layer: usize, len: usize, rows: &[usize], k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn update(
+        &mut self,
+        layer: usize,
+        len: usize,
+        rows: &[usize],
+        k: &Tensor,
+        v: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
         let width = k.dim(1)?;
         if self.layers.len() <= layer {
             self.layers.push((vec![0.0; len * width], vec![0.0; len * width]));
@@ -361,7 +386,9 @@ impl Transformer {
         };
         Pass {
             predicting: gather(&mut query.predict.iter().map(|&p| self.predicting_row(p))),
-            hidden: query.hidden.map(|(positions, which)| gather(&mut positions.iter().map(|&p| which.of(p)))),
+            hidden: query
+                .hidden
+                .map(|(positions, which)| gather(&mut positions.iter().map(|&p| which.of(p)))),
             attention: None,
             computed_rows: 0,
         }
@@ -370,7 +397,8 @@ impl Transformer {
 
 /// Packs the fresh rows of every canvas; returns each canvas's range among them.
 fn pack(batch: &[Query<'_>]) -> (Packed, Vec<Range<usize>>) {
-    let (mut tokens, mut positions, mut segments, mut fresh) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut tokens, mut positions, mut segments, mut fresh) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut keys = 0;
     for query in batch {
         let start = tokens.len();

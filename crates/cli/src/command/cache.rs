@@ -2,12 +2,12 @@
 //!
 //! The only place where the generators of `eval` meet the cache of `train`.
 
-mod data;
+pub(crate) mod data;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use demask_model::text::{ChatTemplate, Tokenizer};
 use demask_model::{Backbone, Transformer};
@@ -172,7 +172,10 @@ fn generate(args: &GenerateArgs) -> Result<()> {
             }
         }
         Outcome::Waiting { files, all_files } => {
-            println!("{}: {files} of {all_files} files are there; the other shards are missing", args.out.display());
+            println!(
+                "{}: {files} of {all_files} files are there; the other shards are missing",
+                args.out.display()
+            );
         }
     }
     Ok(())

@@ -125,6 +125,9 @@ impl Chat<'_> {
         let finished = decode(&self.loaded, canvas, &self.strategy, options, &self.args.show.watching())?;
         let text = self.loaded.text(finished.job.canvas())?;
         println!("{text}");
+        if self.args.show.stats {
+            finished.tell();
+        }
         self.messages.push(Message::new("assistant", text));
         Ok(())
     }

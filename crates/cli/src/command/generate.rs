@@ -45,6 +45,9 @@ pub struct ShowArgs {
     /// Milliseconds between the frames of --watch
     #[arg(long, default_value_t = 120, value_name = "MS")]
     pub pause: u64,
+    /// Tell on standard error what it cost: steps, tokens per forward pass, seconds by phase
+    #[arg(long)]
+    pub stats: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -71,6 +74,9 @@ pub fn run(args: &Args) -> Result<()> {
     let options = loaded.options(&args.decode, ids.len())?;
     let strategy = loaded.strategy(&args.decode);
     let finished = decode(&loaded, canvas, &strategy, options, &args.show.watching())?;
+    if args.show.stats {
+        finished.tell();
+    }
     print(&loaded, &finished, args.show.json)
 }
 
@@ -89,7 +95,7 @@ pub fn print(loaded: &Loaded, finished: &Finished, as_json: bool) -> Result<()> 
             "forwards": totals.forwards,
             "strategy": finished.job.spec().to_string(),
             "seconds": finished.seconds,
-            "seconds_by_phase": totals.seconds,
+            "metrics": finished.metrics,
         });
         writeln!(out, "{object}")?;
     } else {
@@ -101,12 +107,13 @@ pub fn print(loaded: &Loaded, finished: &Finished, as_json: bool) -> Result<()> 
 fn prompt(args: &Args) -> Result<String> {
     let text = match (&args.prompt, &args.prompt_file) {
         (Some(prompt), _) => prompt.clone(),
-        (None, Some(path)) => {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read the prompt from {}", path.display()))?
-        }
+        (None, Some(path)) => std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the prompt from {}", path.display()))?,
         (None, None) => {
             let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read the prompt from standard input")?;
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .context("cannot read the prompt from standard input")?;
             text
         }
     };

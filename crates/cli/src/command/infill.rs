@@ -54,6 +54,9 @@ pub fn run(args: &Args) -> Result<()> {
     let options = loaded.options(&args.decode, start)?;
     let strategy = loaded.strategy(&args.decode);
     let finished = decode(&loaded, canvas, &strategy, options, &args.show.watching())?;
+    if args.show.stats {
+        finished.tell();
+    }
     let canvas = finished.job.canvas();
     let text = loaded.tokenizer.decode(&canvas.tokens()[start..])?;
     let mut out = std::io::stdout().lock();
@@ -77,7 +80,9 @@ pub fn run(args: &Args) -> Result<()> {
 fn split(text: &str) -> Result<Vec<Piece<'_>>> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find("[MASK") {
-        let Some(length) = rest[start..].find(']') else { usage!("a gap is not closed: {:?}", &rest[start..]) };
+        let Some(length) = rest[start..].find(']') else {
+            usage!("a gap is not closed: {:?}", &rest[start..])
+        };
         let inside = &rest[start + "[MASK".len()..start + length];
         let count = match inside.strip_prefix(':') {
             None if inside.is_empty() => 1,

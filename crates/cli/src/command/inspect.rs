@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
     let tokenizer = Tokenizer::open(&folder, spec.vocab).ok();
     let chat = ChatTemplate::open(&folder)?;
     let stored = store.as_ref().map(|s| memory::stored(&spec, s));
-    let estimate = memory::estimate(&spec, stored, options.dtype, args.length);
+    let estimate = memory::estimate(&spec, stored, options.dtype, args.length, tokenizer_size(&folder));
     let mut out = std::io::stdout().lock();
     if args.json {
         let object = json!({
@@ -60,36 +60,72 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let mut row = |name: &str, value: String| writeln!(out, "{name:<18} {value}");
     row("folder", folder.display().to_string())?;
-    row("architecture", format!("{}, {:.1} M parameters", spec.architecture, spec.parameters() as f64 / 1e6))?;
+    row(
+        "architecture",
+        format!("{}, {:.1} M parameters", spec.architecture, spec.parameters() as f64 / 1e6),
+    )?;
     row("vocabulary", spec.vocab.to_string())?;
     row("hidden", format!("{} in {} layers, MLP {}", spec.hidden, spec.layers, spec.ffn))?;
     row("heads", format!("{} of {} with {} key/value heads", spec.heads, spec.head_dim, spec.kv_heads))?;
     row("context", format!("{} positions, rope theta {}", spec.max_positions, spec.rope_theta))?;
-    row("numerics", format!("RMSNorm eps {:e}, qkv bias {}, tied head {}", spec.eps, spec.qkv_bias, spec.tied))?;
+    row(
+        "numerics",
+        format!("RMSNorm eps {:e}, qkv bias {}, tied head {}", spec.eps, spec.qkv_bias, spec.tied),
+    )?;
     let shift = if spec.shift { "row i-1 predicts position i" } else { "row i predicts position i" };
     row("logit shift", shift.into())?;
     let optional = |id: Option<u32>| id.map_or("none".into(), |id: u32| id.to_string());
     let eos: Vec<String> = spec.ids.eos.iter().map(u32::to_string).collect();
-    row("ids", format!("mask {}, eos {}, pad {}, bos {}", spec.ids.mask, eos.join("+"), optional(spec.ids.pad), optional(spec.ids.bos)))?;
+    row(
+        "ids",
+        format!(
+            "mask {}, eos {}, pad {}, bos {}",
+            spec.ids.mask,
+            eos.join("+"),
+            optional(spec.ids.pad),
+            optional(spec.ids.bos)
+        ),
+    )?;
     match &store {
-        Some(store) => row("weights", format!("{} in {} tensors", gib(store.size_in_bytes()), store.names().len()))?,
+        Some(store) => {
+            row("weights", format!("{} in {} tensors", gib(store.size_in_bytes()), store.names().len()))?
+        }
         None => row("weights", "none in this folder".into())?,
     }
     match &tokenizer {
-        Some(t) => row("tokenizer", format!("{} tokens, {} ids of the vocabulary unused", t.size(), t.holes().len()))?,
+        Some(t) => row(
+            "tokenizer",
+            format!("{} tokens, {} ids of the vocabulary unused", t.size(), t.holes().len()),
+        )?,
         None => row("tokenizer", "none".into())?,
     }
     row("chat template", chat.map_or("none".into(), |c| c.names().join(", ")))?;
     row("predictor", if folder.join(PREDICTOR).exists() { PREDICTOR.into() } else { "none".to_owned() })?;
-    row("memory", format!(
-        "about {} at {} tokens: weights {}, activations {}, logits {}, the rest {}",
-        gib(estimate.total()), args.length, gib(estimate.weights), gib(estimate.activations), gib(estimate.logits), gib(estimate.rest)
-    ))?;
+    row(
+        "memory",
+        format!(
+            "about {} at {} tokens: weights {}, then activations {} or logits {}, the rest {}",
+            gib(estimate.total()),
+            args.length,
+            gib(estimate.weights),
+            gib(estimate.activations),
+            gib(estimate.logits),
+            gib(estimate.rest)
+        ),
+    )?;
     Ok(())
+}
+
+fn tokenizer_size(folder: &Path) -> usize {
+    std::fs::metadata(folder.join("tokenizer.json")).map_or(0, |file| file.len() as usize)
 }
 
 fn has_weights(folder: &Path) -> bool {
     use demask_model::checkpoint::{INDEX, WEIGHTS};
-    let shards_here = || std::fs::read_dir(folder).is_ok_and(|mut d| d.any(|f| f.is_ok_and(|f| f.path().extension().is_some_and(|e| e == "safetensors"))));
+    let shards_here = || {
+        std::fs::read_dir(folder).is_ok_and(|mut d| {
+            d.any(|f| f.is_ok_and(|f| f.path().extension().is_some_and(|e| e == "safetensors")))
+        })
+    };
     folder.join(WEIGHTS).exists() || (folder.join(INDEX).exists() && shards_here())
 }

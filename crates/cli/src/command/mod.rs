@@ -1,10 +1,14 @@
 //! One file per command.
 
+pub(crate) mod cache;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod generate;
 pub(crate) mod infill;
 pub(crate) mod inspect;
 pub(crate) mod pretrain;
+pub(crate) mod serve;
 pub(crate) mod strategies;
 pub(crate) mod synthesize;
+pub(crate) mod train;
+pub(crate) mod validate;

@@ -63,7 +63,8 @@ fn markdown(entries: &[&Entry]) -> Result<String> {
             writeln!(out, "| parameter | default | meaning |\n|---|---|---|")?;
         }
         for param in entry.params {
-            let default = if param.default.is_empty() { "–".into() } else { format!("`{}`", param.default) };
+            let default =
+                if param.default.is_empty() { "–".into() } else { format!("`{}`", param.default) };
             writeln!(out, "| `{}` | {default} | {} |", param.key, param.help.replace('|', "\\|"))?;
         }
     }

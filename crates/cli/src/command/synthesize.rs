@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
+use demask_model::Spec;
 use demask_model::arch;
 use demask_model::checkpoint::synthetic::{self, Init, Tensor};
 use demask_model::checkpoint::{Dtype, write};
-use demask_model::Spec;
 use serde_json::{Value, json};
 
 use crate::args::DtypeArg;
@@ -54,7 +54,8 @@ pub fn run(args: &Args) -> Result<()> {
         None => dream_7b(),
         Some(path) => {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            serde_json::from_slice(&text).with_context(|| format!("{} is not readable JSON", path.display()))?
+            serde_json::from_slice(&text)
+                .with_context(|| format!("{} is not readable JSON", path.display()))?
         }
     };
     if let Some(layers) = args.layers {
@@ -78,7 +79,8 @@ pub fn run(args: &Args) -> Result<()> {
         for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
             let path = from.join(name);
             if path.exists() {
-                std::fs::copy(&path, args.out.join(name)).with_context(|| format!("cannot copy {}", path.display()))?;
+                std::fs::copy(&path, args.out.join(name))
+                    .with_context(|| format!("cannot copy {}", path.display()))?;
             }
         }
     }

@@ -179,7 +179,9 @@ impl Watcher for Terminal {
             HiddenRow::I => "i",
             HiddenRow::IMinusOne => "i-1",
         };
-        eprintln!("hidden row {row}: {parameters} parameters, {training} examples to train on, {validation} held out");
+        eprintln!(
+            "hidden row {row}: {parameters} parameters, {training} examples to train on, {validation} held out"
+        );
         self.validation = None;
     }
 
@@ -194,7 +196,10 @@ impl Watcher for Terminal {
         bar.set_position(progress.step);
         let validation = self.validation.map(|mse| format!(", validation {mse:.5}")).unwrap_or_default();
         let (speed, left) = (progress.examples_per_second, clock(progress.left));
-        bar.set_message(format!("MSE {:.5}{validation}, {speed:.0} examples/s, {left} left", progress.training));
+        bar.set_message(format!(
+            "MSE {:.5}{validation}, {speed:.0} examples/s, {left} left",
+            progress.training
+        ));
         if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use demask_eval::{bound, subadditivity};
-use demask_model::Backbone;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{DecodeArgs, ModelArgs};
@@ -33,8 +32,8 @@ enum What {
 struct SubAdditivity {
     #[command(flatten)]
     model: ModelArgs,
-    /// Conversations: a .jsonl or .parquet file, a folder of them, or task:NAME[,NAME…] (task:all)
-    #[arg(long, value_name = "FILE|DIR|task:NAME")]
+    /// Conversations: a .jsonl or .parquet file, a folder of them, a Hub dataset, or task:NAME,… (task:all)
+    #[arg(long, value_name = "DATA")]
     data: String,
     /// Where records, tables and the figure go; an interrupted run continues there
     #[arg(long, value_name = "DIR")]
@@ -63,8 +62,8 @@ struct Bound {
     model: ModelArgs,
     #[command(flatten)]
     decode: DecodeArgs,
-    /// Prompts: a .jsonl or .parquet file, a folder of them, or task:NAME[,NAME…] (task:all)
-    #[arg(long, value_name = "FILE|DIR|task:NAME")]
+    /// Prompts: a .jsonl or .parquet file, a folder of them, a Hub dataset, or task:NAME,… (task:all)
+    #[arg(long, value_name = "DATA")]
     data: String,
     /// Also write the numbers as CSV
     #[arg(long, value_name = "DIR")]
@@ -115,7 +114,9 @@ fn sub_additivity(args: &SubAdditivity) -> Result<()> {
         eprintln!("warning: {sentence}");
     }
     if skipped > 0 {
-        eprintln!("warning: {skipped} responses have fewer than two tokens or do not fit the model's context");
+        eprintln!(
+            "warning: {skipped} responses have fewer than two tokens or do not fit the model's context"
+        );
     }
     let mut out = std::io::stdout().lock();
     write!(out, "{report}")?;
@@ -124,7 +125,7 @@ fn sub_additivity(args: &SubAdditivity) -> Result<()> {
 }
 
 fn bound(args: &Bound) -> Result<()> {
-    if args.tau.is_empty() || args.tau.iter().any(|t| !(*t >= 0.0)) {
+    if args.tau.is_empty() || args.tau.iter().any(|t| t.is_nan() || *t < 0.0) {
         usage!("--tau takes numbers of at least 0, separated by commas");
     }
     if args.decode.min_new_tokens > 0 {
@@ -138,8 +139,11 @@ fn bound(args: &Bound) -> Result<()> {
         // Also refuses a prompt that leaves no room for the response.
         length = loaded.canvas(prompt, &args.decode)?.response().len();
     }
+    let strategy = loaded.strategy(&args.decode);
+    // A strategy without tau is a mistake in the call.
+    strategy.clone().with("tau", 0.0)?;
     let settings = bound::Settings {
-        strategy: loaded.strategy(&args.decode),
+        strategy,
         taus: args.tau.clone(),
         chains: args.chains as usize,
         length,

@@ -1,5 +1,6 @@
 //! Running the binary, and checkpoints damaged in every way a test names.
 
+#![allow(unreachable_pub, reason = "shared between the tests of this crate")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::fs;
@@ -63,7 +64,8 @@ pub fn demask_peak(args: &[&str]) -> (Run, u64) {
     }
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let run = Run { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
+    let run =
+        Run { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
     (run, peak)
 }
 
@@ -133,10 +135,16 @@ pub fn damages() -> Vec<(&'static str, Damage, &'static str)> {
         ("no config", Box::new(|f: &Folder| remove(f, "config.json")), "config.json"),
         ("no weights", Box::new(|f: &Folder| remove(f, "model.safetensors")), "model.safetensors"),
         ("no tokenizer", Box::new(|f: &Folder| remove(f, "tokenizer.json")), "tokenizer.json"),
-        ("config is not JSON", Box::new(|f: &Folder| drop(f.write("config.json", b"{"))), "not readable JSON"),
+        (
+            "config is not JSON",
+            Box::new(|f: &Folder| drop(f.write("config.json", b"{"))),
+            "not readable JSON",
+        ),
         (
             "absurd dimension",
-            Box::new(|f: &Folder| f.change_json("config.json", |c| c["hidden_size"] = 1_u64.wrapping_shl(40).into())),
+            Box::new(|f: &Folder| {
+                f.change_json("config.json", |c| c["hidden_size"] = 1_u64.wrapping_shl(40).into())
+            }),
             "hidden_size",
         ),
         (
@@ -201,7 +209,9 @@ pub fn damages() -> Vec<(&'static str, Damage, &'static str)> {
         (
             "a template that fails",
             Box::new(|f: &Folder| {
-                f.change_json("tokenizer_config.json", |t| t["chat_template"] = "{{ raise_exception('no') }}".into());
+                f.change_json("tokenizer_config.json", |t| {
+                    t["chat_template"] = "{{ raise_exception('no') }}".into()
+                });
             }),
             "template",
         ),

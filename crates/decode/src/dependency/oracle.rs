@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::rng::{Purpose, Rng};
 use crate::strategy::{Probe, Question, Step};
 
+/// Tokens revealed together: `(index into M, token)`.
+pub type Set = Vec<(usize, u32)>;
+
 /// Which tokens are revealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Draws {
@@ -99,7 +102,8 @@ impl<'a> Reveals<'a> {
         });
         let questions: Vec<_> = questions.collect();
         let ends = ends(canvases.iter().map(|c| c.masked.len()));
-        let mut logits: Vec<Vec<f32>> = canvases.iter().map(|c| Vec::with_capacity(c.masked.len() * vocab)).collect();
+        let mut logits: Vec<Vec<f32>> =
+            canvases.iter().map(|c| Vec::with_capacity(c.masked.len() * vocab)).collect();
         let hidden = probe.ask_each(&questions, &mut |first, chunk| {
             let (mut row, mut rest) = (first, &*chunk);
             while !rest.is_empty() {
@@ -111,7 +115,8 @@ impl<'a> Reveals<'a> {
         })?;
         let each = canvases.iter().zip(logits).zip(hidden);
         each.map(|((c, logits), hidden)| {
-            let lse: Vec<f32> = logits.par_chunks_exact(vocab).map(|row| softmax_stats(row).logsumexp).collect();
+            let lse: Vec<f32> =
+                logits.par_chunks_exact(vocab).map(|row| softmax_stats(row).logsumexp).collect();
             if let Some(bad) = lse.iter().position(|l| !l.is_finite()) {
                 return Err(Error::NotFinite { position: c.masked[bad], step: 0 });
             }
@@ -169,14 +174,20 @@ impl<'a> Reveals<'a> {
             (0..base.masked.len()).map(|j| base.with(&[(j, tokens[j])])).collect()
         };
         let canvases: Vec<Vec<Vec<u32>>> = reveals.iter().map(alone).collect();
-        let mut data: Vec<Vec<f32>> = reveals.iter().map(|(base, _)| vec![0.0; base.masked.len().pow(2)]).collect();
-        let compared = reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
+        let mut data: Vec<Vec<f32>> =
+            reveals.iter().map(|(base, _)| vec![0.0; base.masked.len().pow(2)]).collect();
+        let compared =
+            reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
         Self::compare_each(probe, &compared.collect::<Vec<_>>(), |example, j, i, tv| {
             if i != j {
                 data[example][i * reveals[example].0.masked.len() + j] = tv;
             }
         })?;
-        Ok(data.into_iter().zip(reveals).map(|(d, (base, _))| Dependency::from_rows(d, base.masked.len())).collect())
+        Ok(data
+            .into_iter()
+            .zip(reveals)
+            .map(|(d, (base, _))| Dependency::from_rows(d, base.masked.len()))
+            .collect())
     }
 
     /// Total variation at every masked position after revealing several tokens at once:
@@ -187,12 +198,13 @@ impl<'a> Reveals<'a> {
 
     /// The same for several sets of tokens of several canvases, in common forward passes: for each
     /// canvas a row per set, a column per masked position. A revealed position's own value means nothing.
-    pub fn reveal_sets(probe: &dyn Probe, reveals: &[(&Self, Vec<Vec<(usize, u32)>>)]) -> Result<Vec<Rows>> {
+    pub fn reveal_sets(probe: &dyn Probe, reveals: &[(&Self, Vec<Set>)]) -> Result<Vec<Rows>> {
         let canvases: Vec<Vec<Vec<u32>>> =
             reveals.iter().map(|(base, sets)| sets.iter().map(|set| base.with(set)).collect()).collect();
         let mut values: Vec<Rows> =
             reveals.iter().map(|(base, sets)| Rows::zeros(sets.len(), base.masked.len())).collect();
-        let compared = reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
+        let compared =
+            reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
         Self::compare_each(probe, &compared.collect::<Vec<_>>(), |example, set, i, tv| {
             let width = values[example].width;
             values[example].data[set * width + i] = tv;

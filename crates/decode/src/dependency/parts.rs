@@ -163,21 +163,21 @@ impl Parts {
                 return refuse(format!("head {index} does not read rows of width {width}"));
             }
         }
-        if let Some(Projection { first, second, .. }) = &self.projection {
-            if !full(first) || !full(second) || first.width != second.len() || second.width != width {
-                return refuse(format!(
-                    "the projection maps {} → {} and {} → {}, the heads read {width}",
-                    first.len(),
-                    first.width,
-                    second.len(),
-                    second.width
-                ));
-            }
+        if let Some(Projection { first, second, .. }) = &self.projection
+            && (!full(first) || !full(second) || first.width != second.len() || second.width != width)
+        {
+            return refuse(format!(
+                "the projection maps {} → {} and {} → {}, the heads read {width}",
+                first.len(),
+                first.width,
+                second.len(),
+                second.width
+            ));
         }
         if let Mix::Weighted(weights) = &self.mix {
             let sum: f32 = weights.iter().sum();
             if weights.len() != self.heads.len()
-                || weights.iter().any(|w| !(*w >= 0.0))
+                || weights.iter().any(|w| w.is_nan() || *w < 0.0)
                 || (sum - 1.0).abs() > 1e-3
             {
                 return refuse(format!(
@@ -205,5 +205,5 @@ impl Parts {
 }
 
 fn full(matrix: &Rows) -> bool {
-    matrix.width > 0 && !matrix.data.is_empty() && matrix.data.len() % matrix.width == 0
+    matrix.width > 0 && !matrix.data.is_empty() && matrix.data.len().is_multiple_of(matrix.width)
 }

@@ -304,7 +304,8 @@ mod tests {
     #[test]
     fn parts_that_do_not_fit_are_refused() {
         let good = parts(vec![pair(1, 6, 6)]);
-        let cases: [(&str, fn(&mut Parts)); 6] = [
+        type Case = (&'static str, fn(&mut Parts));
+        let cases: [Case; 6] = [
             ("no head", |p| p.heads.clear()),
             ("head 1", |p| p.heads.push(pair(3, 5, 6))),
             ("projection", |p| {

@@ -179,7 +179,7 @@ impl<'a> Reading<'a> {
             merged.into_iter().map(Head::Merged).collect()
         } else if query.len() == 1 && said > 1 {
             let (query, key) = (&query[0], &key[0]);
-            if query.width % said != 0 || key.width != query.width {
+            if !query.width.is_multiple_of(said) || key.width != query.width {
                 return Err(self.bad(&format!("its {} columns do not divide into {said} heads", query.width)));
             }
             self.assumed.push(format!("one pair of matrices holds {said} heads side by side"));

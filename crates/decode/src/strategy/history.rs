@@ -48,7 +48,8 @@ impl History {
 
     /// Whether the last `length` divergences at a position all lie below `threshold`.
     pub(super) fn is_stable(&self, position: usize, threshold: f64) -> bool {
-        let stable = |e: &Entry| e.divergences.len() == self.length && e.divergences.iter().all(|&d| d < threshold);
+        let stable =
+            |e: &Entry| e.divergences.len() == self.length && e.divergences.iter().all(|&d| d < threshold);
         self.positions.get(&position).is_some_and(stable)
     }
 

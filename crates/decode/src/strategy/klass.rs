@@ -19,7 +19,12 @@ pub(super) const ENTRY: Entry = Entry {
     source: "KLASS (Kim et al. 2025); thresholds re-tuned in DEMASK section 5.2",
     cost: Cost::Logits,
     params: &[
-        Param { key: "conf", default: "0.9", kind: Kind::Number(0.0, 1.0), help: "least top-1 probability (≥)" },
+        Param {
+            key: "conf",
+            default: "0.9",
+            kind: Kind::Number(0.0, 1.0),
+            help: "least top-1 probability (≥)",
+        },
         Param {
             key: "kl",
             default: "0.0003",

@@ -216,6 +216,8 @@ pub struct Selection {
     pub budget: Option<Budget>,
     /// The dependency matrix the choice was made with, where there is one.
     pub dependency: Option<Dependency>,
+    /// The block's schedule ends with this step: masks that are left stay masks.
+    pub last: bool,
 }
 
 /// How much of a budget a step used.

@@ -10,7 +10,8 @@ use crate::strategy::registry::{Cost, Entry, Kind, Param};
 use crate::strategy::spec::Values;
 use crate::strategy::{Needs, Schedule, Selection, Step, Stop, Strategy, top_k};
 
-const K: Param = Param { key: "k", default: "", kind: Kind::Count, help: "tokens per step (1 if steps is not given)" };
+const K: Param =
+    Param { key: "k", default: "", kind: Kind::Count, help: "tokens per step (1 if steps is not given)" };
 const STEPS: Param = Param {
     key: "steps",
     default: "",
@@ -23,8 +24,12 @@ const EVEN: Param = Param {
     kind: Kind::Choice(&["timestep", "even"]),
     help: "how steps are shared out: Dream's timestep or LLaDA's even",
 };
-const EPS: Param =
-    Param { key: "eps", default: "0.001", kind: Kind::Number(0.0, 0.5), help: "end of the timestep schedule" };
+const EPS: Param = Param {
+    key: "eps",
+    default: "0.001",
+    kind: Kind::Number(0.0, 0.5),
+    help: "end of the timestep schedule",
+};
 const ALG_TEMP: Param = Param {
     key: "alg_temp",
     default: "0",
@@ -169,7 +174,9 @@ impl Ranked {
             (Score::Margin, true) => raw.top1 - raw.top2,
             (Score::Margin, false) => filtered.margin,
             (Score::Order, _) => 0.0,
-            (Score::Random, _) => step.rng.uniform(Purpose::Position, step.index as u64, position as u64) as f32,
+            (Score::Random, _) => {
+                step.rng.uniform(Purpose::Position, step.index as u64, position as u64) as f32
+            }
         }
     }
 }
@@ -191,6 +198,7 @@ impl Strategy for Ranked {
         }
         let chosen = top_k(&scores, self.schedule.count(step));
         let stop = if chosen.len() == step.masked.len() { Stop::AllTaken } else { Stop::Count };
-        Ok(Selection { chosen, stop: Some(stop), ..Selection::default() })
+        let last = self.schedule.is_last(step);
+        Ok(Selection { chosen, stop: Some(stop), last, ..Selection::default() })
     }
 }

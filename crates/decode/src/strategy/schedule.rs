@@ -51,6 +51,17 @@ pub enum Schedule {
 }
 
 impl Schedule {
+    /// Whether this is the last step of the block. With a fixed number per step there is none: the
+    /// block ends when its masks do.
+    pub fn is_last(&self, step: &Step<'_>) -> bool {
+        match *self {
+            Self::Fixed(_) => false,
+            Self::Timestep { steps, .. } | Self::Even { steps } => {
+                step.block.step + 1 >= (steps / step.block.count).max(1)
+            }
+        }
+    }
+
     /// How many positions this step takes.
     pub fn count(&self, step: &Step<'_>) -> usize {
         let masked = step.masked.len();

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::strategy::registry::{self, Context, Entry};
 use crate::strategy::Strategy;
+use crate::strategy::registry::{self, Context, Entry};
 
 /// A strategy's name and the parameters that were given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,7 +158,8 @@ mod tests {
             ("entropy:k=2,steps=10", "not both"),
         ] {
             let parsed = text.parse::<StrategySpec>();
-            let error = parsed.and_then(|s| s.build(&Context::default()).map(|_| ())).unwrap_err().to_string();
+            let error =
+                parsed.and_then(|s| s.build(&Context::default()).map(|_| ())).unwrap_err().to_string();
             assert!(error.contains(hint), "{text}: {error}");
         }
     }

@@ -1,5 +1,6 @@
 //! The golden fixture: a toy Dream checkpoint and what the official code computed on it.
 
+#![allow(unreachable_pub, reason = "shared between the tests of this crate")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Left and right side of the assumption for masked responses, several per forward pass.
 
-use demask_decode::dependency::{Masked, Reveals};
+use demask_decode::dependency::{Masked, Reveals, Set};
 use demask_decode::mask::RandomMask;
 use demask_decode::probe::BackboneProbe;
 use demask_decode::rng::{Purpose, Rng};
@@ -112,7 +112,7 @@ pub(super) fn measure(
         let together = item.set.iter().map(|&i| (i, y[i])).collect();
         alone.chain([together]).collect::<Vec<_>>()
     });
-    let reveals: Vec<(&Reveals<'_>, Vec<Vec<(usize, u32)>>)> = bases.iter().zip(sets).collect();
+    let reveals: Vec<(&Reveals<'_>, Vec<Set>)> = bases.iter().zip(sets).collect();
     let measured = Reveals::reveal_sets(&probe, &reveals)?;
     let records = items.iter().zip(&drawn).zip(&measured).map(|((item, y), tv)| item.record(y, tv)).collect();
     Ok((records, probe.asked()))

@@ -15,7 +15,7 @@ fn joint() -> Tabular {
 }
 
 fn parity() -> Tabular {
-    let weight = |index: u32| if index.count_ones() % 2 == 0 { 1.0 } else { 0.0 };
+    let weight = |index: u32| if index.count_ones().is_multiple_of(2) { 1.0 } else { 0.0 };
     Tabular::new(POSITIONS, 2, (0..1 << POSITIONS).map(weight).collect()).unwrap()
 }
 

@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Element, MAX_LANES, Op, Simd};
+use super::{Element, Op, Simd};
 
 /// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,6 @@ impl Simd for Avx2 {
     const LANES: usize = 8;
     const ROWS: usize = 6;
     type F = __m256;
-    type I = __m256i;
-    type M = __m256;
 
     #[inline(always)]
     fn isolate<O: Op>(self, op: O) -> O::Out {
@@ -128,48 +126,6 @@ impl Simd for Avx2 {
             let high = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(rest, bias)));
             _mm256_mul_ps(_mm256_mul_ps(a, low), high)
         })
-    }
-
-    #[inline(always)]
-    fn gt(self, a: __m256, b: __m256) -> __m256 {
-        proven!(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b))
-    }
-
-    #[inline(always)]
-    fn is_nan(self, a: __m256) -> __m256 {
-        proven!(_mm256_cmp_ps::<_CMP_UNORD_Q>(a, a))
-    }
-
-    #[inline(always)]
-    fn or(self, a: __m256, b: __m256) -> __m256 {
-        proven!(_mm256_or_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn any(self, m: __m256) -> bool {
-        proven!(_mm256_movemask_ps(m)) != 0
-    }
-
-    #[inline(always)]
-    fn select(self, m: __m256, a: __m256, b: __m256) -> __m256 {
-        proven!(_mm256_blendv_ps(b, a, m))
-    }
-
-    #[inline(always)]
-    fn select_i(self, m: __m256, a: __m256i, b: __m256i) -> __m256i {
-        proven!(_mm256_blendv_epi8(b, a, _mm256_castps_si256(m)))
-    }
-
-    #[inline(always)]
-    fn ramp(self, start: i32) -> __m256i {
-        proven!(_mm256_add_epi32(_mm256_set1_epi32(start), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)))
-    }
-
-    #[inline(always)]
-    fn indices(self, a: __m256i) -> [i32; MAX_LANES] {
-        let mut lanes = [0; MAX_LANES];
-        proven!(_mm256_storeu_si256(lanes.as_mut_ptr().cast(), a));
-        lanes
     }
 
     #[inline(always)]

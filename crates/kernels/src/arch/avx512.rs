@@ -4,7 +4,7 @@
 
 use core::arch::x86_64::*;
 
-use super::{Element, MAX_LANES, Op, Simd, avx2};
+use super::{Element, Op, Simd, avx2};
 
 /// Proof that the CPU has AVX-512F and everything [`avx2::Avx2`] proves.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,6 @@ impl Simd for Avx512 {
     const LANES: usize = 16;
     const ROWS: usize = 12;
     type F = __m512;
-    type I = __m512i;
-    type M = __mmask16;
 
     #[inline(always)]
     fn isolate<O: Op>(self, op: O) -> O::Out {
@@ -118,51 +116,6 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn scale2(self, a: __m512, n: __m512) -> __m512 {
         proven!(_mm512_scalef_ps(a, n))
-    }
-
-    #[inline(always)]
-    fn gt(self, a: __m512, b: __m512) -> __mmask16 {
-        proven!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b))
-    }
-
-    #[inline(always)]
-    fn is_nan(self, a: __m512) -> __mmask16 {
-        proven!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a))
-    }
-
-    #[inline(always)]
-    fn or(self, a: __mmask16, b: __mmask16) -> __mmask16 {
-        a | b
-    }
-
-    #[inline(always)]
-    fn any(self, m: __mmask16) -> bool {
-        m != 0
-    }
-
-    #[inline(always)]
-    fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
-        proven!(_mm512_mask_blend_ps(m, b, a))
-    }
-
-    #[inline(always)]
-    fn select_i(self, m: __mmask16, a: __m512i, b: __m512i) -> __m512i {
-        proven!(_mm512_mask_blend_epi32(m, b, a))
-    }
-
-    #[inline(always)]
-    fn ramp(self, start: i32) -> __m512i {
-        proven!({
-            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            _mm512_add_epi32(_mm512_set1_epi32(start), lanes)
-        })
-    }
-
-    #[inline(always)]
-    fn indices(self, a: __m512i) -> [i32; MAX_LANES] {
-        let mut lanes = [0; MAX_LANES];
-        proven!(_mm512_storeu_si512(lanes.as_mut_ptr().cast(), a));
-        lanes
     }
 
     #[inline(always)]

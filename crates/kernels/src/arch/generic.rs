@@ -1,6 +1,6 @@
 //! Plain Rust, eight lanes: the specification of [`Simd`] and the path of CPUs without their own.
 
-use super::{Element, MAX_LANES, Op, Simd};
+use super::{Element, Op, Simd};
 
 /// Needs nothing of the CPU.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,6 @@ impl Simd for Generic {
     const LANES: usize = LANES;
     const ROWS: usize = 6;
     type F = F;
-    type I = [i32; LANES];
-    type M = [bool; LANES];
 
     #[inline(never)]
     fn isolate<O: Op>(self, op: O) -> O::Out {
@@ -108,46 +106,6 @@ impl Simd for Generic {
             let n = n as i32;
             a * power(n >> 1) * power(n.wrapping_sub(n >> 1))
         })
-    }
-
-    #[inline(always)]
-    fn gt(self, a: F, b: F) -> Self::M {
-        core::array::from_fn(|i| a[i] > b[i])
-    }
-
-    #[inline(always)]
-    fn is_nan(self, a: F) -> Self::M {
-        core::array::from_fn(|i| a[i].is_nan())
-    }
-
-    #[inline(always)]
-    fn or(self, a: Self::M, b: Self::M) -> Self::M {
-        core::array::from_fn(|i| a[i] | b[i])
-    }
-
-    #[inline(always)]
-    fn any(self, m: Self::M) -> bool {
-        m.contains(&true)
-    }
-
-    #[inline(always)]
-    fn select(self, m: Self::M, a: F, b: F) -> F {
-        core::array::from_fn(|i| if m[i] { a[i] } else { b[i] })
-    }
-
-    #[inline(always)]
-    fn select_i(self, m: Self::M, a: Self::I, b: Self::I) -> Self::I {
-        core::array::from_fn(|i| if m[i] { a[i] } else { b[i] })
-    }
-
-    #[inline(always)]
-    fn ramp(self, start: i32) -> Self::I {
-        core::array::from_fn(|i| start.wrapping_add(i as i32))
-    }
-
-    #[inline(always)]
-    fn indices(self, a: Self::I) -> [i32; MAX_LANES] {
-        core::array::from_fn(|i| if i < LANES { a[i] } else { 0 })
     }
 
     #[inline(always)]

@@ -37,10 +37,6 @@ pub(crate) trait Simd: Copy + Send + Sync {
     const ROWS: usize;
     /// A vector of `f32`.
     type F: Copy;
-    /// A vector of `i32` of as many lanes.
-    type I: Copy;
-    /// A lane mask.
-    type M: Copy;
 
     /// Evaluates `op` in a function of its own with the instructions enabled, never inlined: registers are then
     /// allocated for it alone.
@@ -72,19 +68,6 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn round(self, a: Self::F) -> Self::F;
     /// `a * 2^n` for integral `n` in `-252..=254`, rounded once; any value for other `n`.
     fn scale2(self, a: Self::F, n: Self::F) -> Self::F;
-    /// `a > b`, false on NaN.
-    fn gt(self, a: Self::F, b: Self::F) -> Self::M;
-    /// Lanes that are NaN.
-    fn is_nan(self, a: Self::F) -> Self::M;
-    fn or(self, a: Self::M, b: Self::M) -> Self::M;
-    fn any(self, m: Self::M) -> bool;
-    /// `a` where the mask is set, `b` elsewhere.
-    fn select(self, m: Self::M, a: Self::F, b: Self::F) -> Self::F;
-    /// `a` where the mask is set, `b` elsewhere.
-    fn select_i(self, m: Self::M, a: Self::I, b: Self::I) -> Self::I;
-    /// `start + lane`.
-    fn ramp(self, start: i32) -> Self::I;
-    fn indices(self, a: Self::I) -> [i32; MAX_LANES];
     /// Sum of the lanes, pairwise: halves added until one is left.
     fn sum(self, a: Self::F) -> f32;
     /// Writes the 8x8 block at `src` (rows `stride` apart) transposed and widened to `dst` (rows `to` apart).

@@ -43,77 +43,65 @@ impl Op for Stats<'_> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, simd: S) -> SoftmaxStats {
-        let mut leaders = Leaders::new(simd);
+        let mut leaders = Leaders { max: f32::NEG_INFINITY, argmax: 0, second: f32::NEG_INFINITY };
         let mut sums = Sums { max: f32::NEG_INFINITY, sum: 0.0, weighted: 0.0 };
         for (index, block) in self.logits.chunks(BLOCK).enumerate() {
-            let max = leaders.visit(simd, block, index * BLOCK);
+            let max = largest(simd, block);
+            // Most blocks change neither the best nor the second best.
+            if max > leaders.second {
+                leaders.visit(block, index * BLOCK);
+            }
             sums.raise(max);
-            if sums.max > f32::NEG_INFINITY {
-                sums.visit(simd, block);
-            }
+            sums.visit(simd, block);
         }
-        let (max, argmax, second) = leaders.finish(simd);
-        if max == f32::NEG_INFINITY || simd.any(leaders.nan) {
-            sums.sum = f64::NAN;
-        }
+        let Leaders { max, argmax, second } = leaders;
+        // Only a NaN spoils the sum below a finite maximum; where nothing was summed there is no distribution.
+        let spoilt = sums.sum.is_nan() && max.is_finite();
+        let sum = if sums.sum == 0.0 { f64::NAN } else { sums.sum };
         SoftmaxStats {
-            max: if simd.any(leaders.nan) { f32::NAN } else { max },
-            logsumexp: (f64::from(max) + sums.sum.ln()) as f32,
+            max: if spoilt { f32::NAN } else { max },
+            logsumexp: (f64::from(max) + sum.ln()) as f32,
             argmax,
-            top1: (1.0 / sums.sum) as f32,
-            top2: (f64::from(second - max).exp() / sums.sum) as f32,
-            entropy: (sums.sum.ln() - sums.weighted / sums.sum) as f32,
+            top1: (1.0 / sum) as f32,
+            top2: (f64::from(second - max).exp() / sum) as f32,
+            entropy: (sum.ln() - sums.weighted / sum) as f32,
         }
     }
 }
 
-/// Lane by lane, the largest value, where it was first met, and the second largest.
-struct Leaders<S: Simd> {
-    max: S::F,
-    second: S::F,
-    at: S::I,
-    nan: S::M,
+/// The largest logit that is a number, −∞ if there is none.
+#[inline(always)]
+fn largest<S: Simd>(simd: S, block: &[f32]) -> f32 {
+    let low = simd.splat(f32::NEG_INFINITY);
+    let (mut even, mut odd) = (low, low);
+    let mut pairs = block.chunks_exact(2 * S::LANES);
+    for pair in &mut pairs {
+        even = simd.max(simd.read(pair), even);
+        odd = simd.max(simd.read(&pair[S::LANES..]), odd);
+    }
+    let rest = pairs.remainder().iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
+    simd.max_lane(simd.max(even, odd)).max(rest)
 }
 
-impl<S: Simd> Leaders<S> {
-    #[inline(always)]
-    fn new(simd: S) -> Self {
-        let low = simd.splat(f32::NEG_INFINITY);
-        Self { max: low, second: low, at: simd.ramp(0), nan: simd.is_nan(low) }
-    }
+/// Best and second best logit so far.
+struct Leaders {
+    max: f32,
+    argmax: usize,
+    second: f32,
+}
 
-    /// Takes in a block and returns the largest value so far.
+impl Leaders {
     #[inline(always)]
-    fn visit(&mut self, simd: S, block: &[f32], start: usize) -> f32 {
-        for (index, x) in block.chunks(S::LANES).enumerate() {
-            let x = if x.len() == S::LANES { simd.read(x) } else { simd.read_tail(x, f32::NEG_INFINITY) };
-            let above = simd.gt(x, self.max);
-            self.second = simd.max(simd.min(x, self.max), self.second);
-            self.at = simd.select_i(above, simd.ramp((start + index * S::LANES) as i32), self.at);
-            self.max = simd.select(above, x, self.max);
-            self.nan = simd.or(self.nan, simd.is_nan(x));
-        }
-        simd.max_lane(self.max)
-    }
-
-    /// Largest value, its lowest index, second largest value.
-    #[inline(always)]
-    fn finish(&self, simd: S) -> (f32, usize, f32) {
-        let (max, second, at) = (simd.lanes(self.max), simd.lanes(self.second), simd.indices(self.at));
-        let mut best = 0;
-        for lane in 1..S::LANES {
-            if max[lane] > max[best] || (max[lane] == max[best] && at[lane] < at[best]) {
-                best = lane;
+    fn visit(&mut self, block: &[f32], start: usize) {
+        for (index, &x) in block.iter().enumerate() {
+            if x > self.second {
+                if x > self.max {
+                    *self = Self { max: x, argmax: start + index, second: self.max };
+                } else {
+                    self.second = x;
+                }
             }
         }
-        let mut runner_up = f32::NEG_INFINITY;
-        for lane in 0..S::LANES {
-            runner_up = runner_up.max(second[lane]);
-            if lane != best {
-                runner_up = runner_up.max(max[lane]);
-            }
-        }
-        (max[best], at[best] as usize, runner_up)
     }
 }
 
@@ -140,19 +128,27 @@ impl Sums {
 
     #[inline(always)]
     fn visit<S: Simd>(&mut self, simd: S, block: &[f32]) {
-        let max = simd.splat(self.max);
-        let zero = simd.splat(0.0);
+        if self.max == f32::NEG_INFINITY {
+            // Nothing to be relative to yet: only a NaN counts.
+            if block.iter().any(|x| x.is_nan()) {
+                self.sum = f64::NAN;
+            }
+            return;
+        }
+        let (max, floor, zero) = (simd.splat(self.max), simd.splat(VANISHED), simd.splat(0.0));
         let (mut sum, mut weighted) = (zero, zero);
         for x in block.chunks(S::LANES) {
             let x = if x.len() == S::LANES { simd.read(x) } else { simd.read_tail(x, f32::NEG_INFINITY) };
-            let y = simd.sub(x, max);
+            // A vanished term counts nothing even where the logit is infinite.
+            let y = simd.max(floor, simd.sub(x, max));
             let e = exp(simd, y);
             sum = simd.add(sum, e);
-            // A vanished term counts nothing even where y is infinite.
-            let term = simd.select(simd.gt(e, zero), simd.mul(e, y), zero);
-            weighted = simd.add(weighted, term);
+            weighted = simd.fma(e, y, weighted);
         }
         self.sum += f64::from(simd.sum(sum));
         self.weighted += f64::from(simd.sum(weighted));
     }
 }
+
+/// Its exponential is zero.
+const VANISHED: f32 = -104.0;

@@ -93,3 +93,24 @@ fn a_row_does_not_know_its_batch() {
         }
     });
 }
+
+/// No rows, no columns or no depth is a product too.
+#[test]
+fn empty_shapes() {
+    for (m, k, n) in [(0, 5, 7), (3, 0, 7), (3, 5, 0), (0, 0, 0)] {
+        let (a, w, bias) = (noise(m * k, 7), noise(n * k, 8), noise(n, 9));
+        let expected = naive::gemm(&a, m, k, Weights::F32(&w), n, Some(&bias));
+        each_isa(|isa| {
+            let found = run(&a, m, k, Weights::F32(&w), n, Some(&bias));
+            same(&found, &expected).unwrap_or_else(|e| panic!("{} {m}x{k}x{n}: {e}", isa.name()));
+        });
+    }
+}
+
+#[test]
+fn instruction_sets_are_found_by_name() {
+    for isa in demask_kernels::Isa::ALL {
+        assert_eq!(demask_kernels::Isa::named(isa.name()), Some(isa));
+    }
+    assert_eq!(demask_kernels::Isa::named("abacus"), None);
+}

@@ -121,6 +121,20 @@ fn a_row_does_not_know_its_batch() {
 }
 
 #[test]
+fn empty_shapes() {
+    for (m, k, n) in [(0, 5, 7), (3, 0, 7), (3, 5, 0)] {
+        let (a, w, bias) = (noise(m * k, 7), noise(n * k, 8), noise(n, 9));
+        let w = QuantizedWeights::quantize(Weights::F32(&w), n, k, 32).expect("a valid shape");
+        each_isa(|isa| {
+            let found = run(&a, m, &w, Some(&bias));
+            assert_eq!(found.len(), m * n);
+            let right = k > 0 || found.chunks(n).all(|row| same(row, &bias).is_ok());
+            assert!(right, "{} {m}x{k}x{n}: {found:?}", isa.name());
+        });
+    }
+}
+
+#[test]
 fn wrong_shapes_are_refused() {
     let short = QuantizedWeights::quantize(Weights::F32(&[0.0; 5]), 2, 3, 32);
     assert!(matches!(short, Err(QuantizeError::Length { expected: 6, found: 5, .. })));

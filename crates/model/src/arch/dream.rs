@@ -2,7 +2,7 @@
 //! bidirectional. Row `i-1` predicts position `i`, as in its autoregressive parent.
 
 use crate::arch::{Architecture, Names};
-use crate::config::{Fields, SpecialIds, Spec};
+use crate::config::{Fields, Spec, SpecialIds};
 use crate::error::Result;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -31,8 +31,12 @@ fn spec(fields: &Fields<'_>) -> Result<Spec> {
     let heads = fields.size("num_attention_heads")?;
     let head_dim = match fields.optional_size("head_dim")? {
         Some(dim) => dim,
-        None if heads > 0 && hidden % heads == 0 => hidden / heads,
-        None => return Err(fields.bad("num_attention_heads", format!("{heads} does not divide hidden_size {hidden}"))),
+        None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
+        None => {
+            return Err(
+                fields.bad("num_attention_heads", format!("{heads} does not divide hidden_size {hidden}"))
+            );
+        }
     };
     let mask = fields.ids("mask_token_id")?;
     let mask = *mask.first().ok_or_else(|| fields.bad("mask_token_id", "is missing".into()))?;

@@ -2,7 +2,7 @@
 //! predicts position `i`.
 
 use crate::arch::{Architecture, Names};
-use crate::config::{Fields, SpecialIds, Spec};
+use crate::config::{Fields, Spec, SpecialIds};
 use crate::error::Result;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -29,7 +29,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 fn spec(fields: &Fields<'_>) -> Result<Spec> {
     let hidden = fields.size("d_model")?;
     let heads = fields.size("n_heads")?;
-    if heads == 0 || hidden % heads != 0 {
+    if heads == 0 || !hidden.is_multiple_of(heads) {
         return Err(fields.bad("n_heads", format!("{heads} does not divide d_model {hidden}")));
     }
     refuse_other_blocks(fields)?;

@@ -72,7 +72,10 @@ pub fn by_config(fields: &Fields<'_>) -> Result<&'static Architecture> {
     let model_type = model_type.ok_or_else(|| fields.bad("model_type", "is missing".into()))?;
     ALL.iter().find(|a| a.model_types.contains(&model_type)).ok_or_else(|| {
         let known: Vec<_> = ALL.iter().flat_map(|a| a.model_types).copied().collect();
-        fields.bad("model_type", format!("{model_type:?} is not one this engine runs (known: {})", known.join(", ")))
+        fields.bad(
+            "model_type",
+            format!("{model_type:?} is not one this engine runs (known: {})", known.join(", ")),
+        )
     })
 }
 

@@ -118,7 +118,17 @@ impl CustomOp3 for Op {
                     cpu::with(out, |out| {
                         cpu::with(grad, |g| {
                             kernels::attention_backward(
-                                q, k, v, out, lse, g, heads, &self.segments, &mut gq, &mut gk, &mut gv,
+                                q,
+                                k,
+                                v,
+                                out,
+                                lse,
+                                g,
+                                heads,
+                                &self.segments,
+                                &mut gq,
+                                &mut gk,
+                                &mut gv,
                             );
                         })
                     })

@@ -10,7 +10,9 @@ pub(super) fn slice<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a 
     let data = storage.as_slice::<f32>()?;
     match layout.contiguous_offsets() {
         Some((start, end)) => Ok(&data[start..end]),
-        None => candle_core::bail!("a kernel was given a tensor that is not contiguous: {:?}", layout.shape()),
+        None => {
+            candle_core::bail!("a kernel was given a tensor that is not contiguous: {:?}", layout.shape())
+        }
     }
 }
 

@@ -31,7 +31,11 @@ impl Linear {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match self {
             Self::Dense { weight, bias } => {
-                let y = if cpu::takes(x) { x.contiguous()?.apply_op2(weight, Dense)? } else { x.matmul(&weight.t()?)? };
+                let y = if cpu::takes(x) {
+                    x.contiguous()?.apply_op2(weight, Dense)?
+                } else {
+                    x.matmul(&weight.t()?)?
+                };
                 match bias {
                     Some(bias) => y.broadcast_add(bias),
                     None => Ok(y),
@@ -70,7 +74,13 @@ impl CustomOp2 for Dense {
         "linear"
     }
 
-    fn cpu_fwd(&self, x: &CpuStorage, xl: &Layout, w: &CpuStorage, wl: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        xl: &Layout,
+        w: &CpuStorage,
+        wl: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let ((rows, k), (n, _)) = (xl.shape().dims2()?, wl.shape().dims2()?);
         let mut out = vec![0.0; rows * n];
         let weights = kernels::Weights::F32(cpu::slice(w, wl)?);
@@ -78,7 +88,13 @@ impl CustomOp2 for Dense {
         Ok((CpuStorage::F32(out), (rows, n).into()))
     }
 
-    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(
+        &self,
+        x: &Tensor,
+        w: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let ((rows, k), (n, _)) = (x.dims2()?, w.dims2()?);
         let (mut grad_x, mut grad_w) = (vec![0.0; rows * k], vec![0.0; n * k]);
         cpu::with(grad, |g| {

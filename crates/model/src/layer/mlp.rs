@@ -44,14 +44,26 @@ impl CustomOp2 for Op {
         "silu-gate"
     }
 
-    fn cpu_fwd(&self, gate: &CpuStorage, gl: &Layout, up: &CpuStorage, ul: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        gate: &CpuStorage,
+        gl: &Layout,
+        up: &CpuStorage,
+        ul: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let (gate, up) = (cpu::slice(gate, gl)?, cpu::slice(up, ul)?);
         let mut out = vec![0.0; gate.len()];
         kernels::silu_gate(gate, up, &mut out);
         Ok((CpuStorage::F32(out), gl.shape().clone()))
     }
 
-    fn bwd(&self, gate: &Tensor, up: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(
+        &self,
+        gate: &Tensor,
+        up: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (mut grad_gate, mut grad_up) = (vec![0.0; gate.elem_count()], vec![0.0; up.elem_count()]);
         cpu::with(gate, |gate| {
             cpu::with(up, |up| {

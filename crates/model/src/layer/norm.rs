@@ -37,14 +37,26 @@ impl CustomOp2 for Op {
         "rms-norm"
     }
 
-    fn cpu_fwd(&self, x: &CpuStorage, xl: &Layout, w: &CpuStorage, wl: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        xl: &Layout,
+        w: &CpuStorage,
+        wl: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let (x, w) = (cpu::slice(x, xl)?, cpu::slice(w, wl)?);
         let mut out = vec![0.0; x.len()];
         kernels::rms_norm(x, w, self.eps, &mut out);
         Ok((CpuStorage::F32(out), xl.shape().clone()))
     }
 
-    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(
+        &self,
+        x: &Tensor,
+        w: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (mut grad_x, mut grad_w) = (vec![0.0; x.elem_count()], vec![0.0; w.elem_count()]);
         cpu::with(x, |x| {
             cpu::with(w, |w| {

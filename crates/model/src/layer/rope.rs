@@ -21,12 +21,18 @@ impl Rope {
     pub fn forward(&self, x: &Tensor, positions: &Arc<[u32]>) -> Result<Tensor> {
         let (rows, width) = x.dims2()?;
         if cpu::takes(x) {
-            return x.contiguous()?.apply_op1(Op { rope: *self, positions: positions.clone(), inverse: false });
+            return x.contiguous()?.apply_op1(Op {
+                rope: *self,
+                positions: positions.clone(),
+                inverse: false,
+            });
         }
         let half = self.head_dim / 2;
         let frequency = |i: usize| self.theta.powf(-2.0 * i as f64 / self.head_dim as f64);
-        let angles: Vec<f32> =
-            positions.iter().flat_map(|&p| (0..half).map(move |i| (f64::from(p) * frequency(i)) as f32)).collect();
+        let angles: Vec<f32> = positions
+            .iter()
+            .flat_map(|&p| (0..half).map(move |i| (f64::from(p) * frequency(i)) as f32))
+            .collect();
         let angles = Tensor::from_vec(angles, (rows, 1, half), x.device())?;
         let (cos, sin) = (angles.cos()?, angles.sin()?);
         let heads = x.reshape((rows, width / self.head_dim, self.head_dim))?.to_dtype(DType::F32)?;
@@ -51,7 +57,14 @@ impl CustomOp1 for Op {
     fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let mut out = cpu::slice(x, layout)?.to_vec();
         let heads = layout.shape().dims2()?.1 / self.rope.head_dim;
-        kernels::rope(&mut out, &self.positions, heads, self.rope.head_dim, self.rope.theta as f32, self.inverse);
+        kernels::rope(
+            &mut out,
+            &self.positions,
+            heads,
+            self.rope.head_dim,
+            self.rope.theta as f32,
+            self.inverse,
+        );
         Ok((CpuStorage::F32(out), layout.shape().clone()))
     }
 

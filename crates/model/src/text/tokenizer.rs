@@ -113,6 +113,16 @@ impl Tokenizer {
         text.map_err(|cause| Error::Tokenize { action: "decode these ids", cause: cause.to_string() })
     }
 
+    /// The text one token adds behind another, for showing tokens one by one: some tokenizers put the
+    /// space between words only when they see both.
+    pub fn piece(&self, previous: Option<u32>, id: u32) -> String {
+        let text = |ids: &[u32]| self.decode_verbatim(ids).unwrap_or_default();
+        let alone = text(&[id]);
+        let Some(previous) = previous else { return alone };
+        let both = text(&[previous, id]);
+        both.strip_prefix(&text(&[previous])).map_or(alone, str::to_owned)
+    }
+
     /// Whether the tokenizer has a token of this id.
     pub fn known(&self, id: u32) -> bool {
         self.known.get(id as usize).copied().unwrap_or(false)

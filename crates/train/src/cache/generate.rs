@@ -51,6 +51,7 @@ pub struct Generator<'a> {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it per run")]
 pub enum Outcome {
     /// The cache is complete.
     Finished(Manifest),

@@ -33,7 +33,8 @@ impl Table {
         let metadata = ArrowReaderMetadata::load(&file, Default::default())
             .map_err(|cause| bad(format!("is not a readable parquet file ({cause})")))?;
         let has = |name: &str| metadata.schema().column_with_name(name).is_some();
-        if !has("messages") && !(has("prompt") && has("response")) {
+        let has_pair = has("prompt") && has("response");
+        if !has("messages") && !has_pair {
             return Err(bad("has neither a column messages nor columns prompt and response".into()));
         }
         let length = file.seek(SeekFrom::End(0)).map_err(Error::read(path))?;

@@ -1,3 +1,5 @@
+//! Rows of every layout, and rows that are refused.
+
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;

@@ -77,7 +77,7 @@ mod tests {
             step,
             rate: 1e-5 / step as f64,
             training: 0.1 / step as f64,
-            validation: (step % 2 == 0).then_some(1.0 / 3.0),
+            validation: step.is_multiple_of(2).then_some(1.0 / 3.0),
         };
         let curve = Curve { points: (1..=6).map(point).collect() };
         curve.write(folder.path()).unwrap();

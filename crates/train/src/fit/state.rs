@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(State::read(folder.path(), "a", 3).unwrap(), None);
         let settings = AdamW::default();
         let mut state = State::new(Moments::new(vec![0.5, -1.5, f32::MIN_POSITIVE], &settings));
-        state.moments.update(&settings, &[0.1, 0.2, 0.3], &[0..3], 1e-3);
+        state.moments.update(&settings, &[0.1, 0.2, 0.3], std::slice::from_ref(&(0..3)), 1e-3);
         state.step = 1;
         state.tally = SquaredError { sum: 0.1 + 0.2, pairs: 7 };
         state.best = Some((vec![1.0, 2.0, 3.0], 1.0 / 3.0, 1));

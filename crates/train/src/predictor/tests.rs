@@ -1,3 +1,5 @@
+//! The predictor in training against finite differences and a plain twin.
+
 use demask_decode::dependency::Predictor;
 use demask_model::HiddenRow;
 

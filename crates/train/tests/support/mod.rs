@@ -1,5 +1,6 @@
 //! What the tests share: the golden fixture, a toy backbone, responses of its own vocabulary.
 
+#![allow(unreachable_pub, reason = "shared between the tests of this crate")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::BTreeMap;

@@ -48,7 +48,8 @@ impl Data {
         match self {
             Self::Files(records) => Box::new(Encoded { records: records.as_ref(), encoder }),
             Self::Tasks { tasks, count, seed } => {
-                let names: Vec<String> = tasks.iter().map(|t| format!("{}-{}", t.name(), t.version())).collect();
+                let names: Vec<String> =
+                    tasks.iter().map(|t| format!("{}-{}", t.name(), t.version())).collect();
                 let identity = format!("task:{}:{seed}:{count}", names.join(","));
                 let make = move |index: usize| problem(tasks, *seed, index, encoder);
                 Box::new(Generated { identity, len: *count, make })

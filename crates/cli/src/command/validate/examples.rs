@@ -1,7 +1,6 @@
 //! Examples for measurements: rows of conversation files, or held-out problems of the tasks.
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -11,6 +10,7 @@ use demask_model::Backbone;
 use demask_train::cache::Source;
 use demask_train::data::{self, Encoded, Encoder};
 
+use crate::command::cache::data::Data;
 use crate::loaded::Loaded;
 
 /// Rows read at a time.
@@ -39,7 +39,10 @@ impl Examples {
         let encoder = Encoder::new(loaded.tokenizer.clone(), loaded.chat.clone());
         let rows: Box<dyn Rows> = match data.strip_prefix("task:") {
             Some(names) => Box::new(Problems::open(names, loaded, limit)?),
-            None => Box::new(Files { records: data::open(Path::new(data))?, encoder, path: data.to_owned() }),
+            None => match Data::open(data, None, 0)? {
+                Data::Files(records) => Box::new(Files { records, encoder, path: data.to_owned() }),
+                Data::Tasks { .. } => unreachable!("tasks begin with task:"),
+            },
         };
         let len = rows.len().min(limit);
         let eos = loaded.backbone.spec().ids.eos.clone();

@@ -1,0 +1,120 @@
+//! `demask serve`: the model behind an OpenAI-compatible HTTP service.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use demask_decode::{EosPolicy, StrategySpec};
+use demask_serve::{Defaults, Served, Settings};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::ModelArgs;
+use crate::loaded::Loaded;
+
+/// Where the key is read from when the flag is absent; flags are visible to other users of the machine.
+const API_KEY: &str = "DEMASK_API_KEY";
+
+/// Serves the model over HTTP, compatible with OpenAI's clients; RUST_LOG sets what is logged
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Address to listen on; the default takes connections of this machine only
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_name = "IP")]
+    pub host: IpAddr,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, short = 'p', default_value_t = 8080, value_name = "PORT")]
+    pub port: u16,
+    /// Key that clients must send [default: $DEMASK_API_KEY, else none]
+    #[arg(long, value_name = "KEY")]
+    pub api_key: Option<String>,
+    /// Name of the model in the API [default: the checkpoint's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Decoder of requests that name none [default: demask, or entropy without a predictor]
+    #[arg(long, short = 's', value_name = "STRATEGY")]
+    pub strategy: Option<StrategySpec>,
+    /// What an end-of-sequence does in requests that do not say
+    #[arg(long, default_value = "fill-after", value_name = "POLICY")]
+    pub eos: EosPolicy,
+    /// Canvases decoded together
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub batch: u16,
+    /// Canvases that may wait; more are refused with 429
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub queue: u16,
+    /// Longest response in tokens
+    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_tokens: u32,
+    /// Canvases of one request (prompts × n)
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_canvases: u16,
+    /// Largest request body in KiB
+    #[arg(long, default_value_t = 1024, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub max_body: u32,
+    /// Write the log as JSON lines
+    #[arg(long)]
+    pub log_json: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    log(args.log_json);
+    let api_key = args.api_key.clone().or_else(|| std::env::var(API_KEY).ok()).filter(|key| !key.is_empty());
+    if api_key.is_none() && !args.host.is_loopback() {
+        eprintln!(
+            "warning: everybody who reaches {} may use this model; --api-key or {API_KEY} sets a key",
+            args.host
+        );
+    }
+    let loaded = Loaded::open(&args.model)?;
+    let default = if loaded.context.predictor.is_some() { "demask" } else { "entropy" };
+    let strategy = match &args.strategy {
+        Some(strategy) => strategy.clone(),
+        None => default.parse()?,
+    };
+    strategy.build(&loaded.context)?;
+    let served = Served {
+        name: args.name.clone().unwrap_or_else(|| name(&args.model, &loaded.folder)),
+        backbone: Arc::new(loaded.backbone),
+        tokenizer: loaded.tokenizer,
+        chat: loaded.chat,
+        context: loaded.context,
+        defaults: Defaults {
+            strategy,
+            sampling: loaded.defaults.sampling,
+            max_new_tokens: loaded.defaults.max_new_tokens,
+            eos: args.eos,
+            block_length: None,
+        },
+    };
+    let settings = Settings {
+        api_key,
+        batch: args.batch.into(),
+        queue: args.queue.into(),
+        max_tokens: args.max_tokens as usize,
+        max_canvases: args.max_canvases.into(),
+        max_body: args.max_body as usize * 1024,
+    };
+    let model = served.name.clone();
+    demask_serve::run(served, settings, SocketAddr::new(args.host, args.port), |address| {
+        eprintln!("{model} on http://{address}/v1 · Ctrl-C finishes what runs and ends");
+    })?;
+    Ok(())
+}
+
+/// A name without a path: the Hub's, or the last part of the folder's.
+fn name(args: &ModelArgs, folder: &Path) -> String {
+    let hub = args.model.as_deref().filter(|model| !Path::new(model).exists());
+    let hub = hub.map(|model| model.split('@').next().unwrap_or(model).to_owned());
+    let last = || folder.canonicalize().ok()?.file_name()?.to_str().map(str::to_owned);
+    hub.or_else(last).unwrap_or_else(|| "model".to_owned())
+}
+
+fn log(json: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second subscriber in one process would be refused; the first one stays.
+    let _ = if json { log.json().try_init() } else { log.try_init() };
+}

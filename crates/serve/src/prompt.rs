@@ -1,0 +1,217 @@
+//! What stands on the canvas before the first step: texts, token ids, conversations, texts with gaps.
+
+use demask_model::text::{Conversation, Message};
+use serde_json::Value;
+
+use crate::Served;
+use crate::error::Refusal;
+use crate::fields::{Fields, short};
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
+
+/// The given part of a canvas.
+#[derive(Debug, Clone)]
+pub(crate) enum Prompt {
+    /// A response goes between two texts, the second mostly empty.
+    Open { before: Vec<u32>, after: Vec<u32> },
+    /// Masks are where tokens are to be found; `start` is where the shown text begins.
+    Gaps { tokens: Vec<u32>, start: usize },
+}
+
+impl Prompt {
+    /// Tokens that were given.
+    pub(crate) fn given(&self, mask: u32) -> usize {
+        match self {
+            Self::Open { before, after } => before.len() + after.len(),
+            Self::Gaps { tokens, .. } => tokens.iter().filter(|&&t| t != mask).count(),
+        }
+    }
+}
+
+/// `prompt` (a string, strings, ids, or lists of ids) and `suffix`, with the text of each prompt for `echo`.
+pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(Prompt, String)>> {
+    let Some(value) = fields.take("prompt") else {
+        return Err(Refusal::field("prompt", "is missing"));
+    };
+    let after = match fields.text("suffix")? {
+        Some(suffix) => plain(served, "suffix", &suffix)?,
+        None => Vec::new(),
+    };
+    let prompts = match value {
+        Value::Array(list) if list.first().is_some_and(|v| !v.is_number()) => list,
+        one => vec![one],
+    };
+    let encoded = prompts.into_iter().map(|prompt| {
+        let (before, text) = encode(prompt, served)?;
+        if !after.is_empty() && before.contains(&served.backbone.spec().ids.mask) {
+            return Err(Refusal::field(
+                "prompt",
+                "has the model's mask token in it, which a suffix does not allow",
+            ));
+        }
+        Ok((Prompt::Open { before, after: after.clone() }, text))
+    });
+    encoded.collect()
+}
+
+fn encode(prompt: Value, served: &Served) -> Result<(Vec<u32>, String)> {
+    let vocab = served.backbone.spec().vocab;
+    match prompt {
+        Value::String(text) => Ok((served.tokenizer.encode(&text)?, text)),
+        Value::Array(ids) if !ids.is_empty() => {
+            let id = |v: &Value| {
+                v.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocab)
+            };
+            let wrong =
+                |v: &Value| Refusal::field("prompt", format!("{} is not a token id below {vocab}", short(v)));
+            let ids: Vec<u32> = ids.iter().map(|v| id(v).ok_or_else(|| wrong(v))).collect::<Result<_>>()?;
+            let text = served.tokenizer.decode_verbatim(&ids)?;
+            Ok((ids, text))
+        }
+        other => {
+            let problem =
+                format!("must be a string, a list of strings or of token ids, not {}", short(&other));
+            Err(Refusal::field("prompt", problem))
+        }
+    }
+}
+
+/// `messages` through the chat template.
+pub(crate) fn chat(fields: &mut Fields, served: &Served) -> Result<Prompt> {
+    let messages = match fields.take("messages") {
+        None => return Err(Refusal::field("messages", "is missing")),
+        Some(Value::Array(list)) if !list.is_empty() => list,
+        Some(other) => {
+            return Err(Refusal::field(
+                "messages",
+                format!("must be a list of messages, not {}", short(&other)),
+            ));
+        }
+    };
+    let Some(template) = &served.chat else {
+        return Err(Refusal::field(
+            "messages",
+            "this model has no chat template; use POST /v1/completions with the prompt as it is",
+        ));
+    };
+    let messages: Vec<Message> =
+        messages.into_iter().enumerate().map(|(i, m)| message(i, m)).collect::<Result<_>>()?;
+    let text = template.render(&Conversation::new(&messages))?;
+    Ok(Prompt::Open { before: served.tokenizer.encode(&text)?, after: Vec::new() })
+}
+
+/// A message whose content is one text: templates print parts as they are.
+fn message(index: usize, value: Value) -> Result<Message> {
+    let wrong = |problem: String| Refusal::field("messages", format!("message {index}: {problem}"));
+    let Value::Object(mut map) = value else {
+        return Err(wrong(format!("must be an object, not {}", short(&value))));
+    };
+    let role = map.get("role").and_then(Value::as_str).map(|r| if r == "developer" { "system" } else { r });
+    let Some(role) = role.filter(|r| ROLES.contains(r)).map(str::to_owned) else {
+        return Err(wrong(format!("`role` must be one of {}, developer", ROLES.join(", "))));
+    };
+    map.insert("role".into(), role.into());
+    let content = match map.get("content") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let text = |part: &Value| part.get("text").and_then(Value::as_str).map(str::to_owned);
+            let texts: Option<Vec<String>> = parts.iter().map(text).collect();
+            texts.ok_or_else(|| wrong("`content` may only have parts of text".into()))?.join("\n")
+        }
+        Some(other) => return Err(wrong(format!("`content` must be a string, not {}", short(other)))),
+    };
+    map.insert("content".into(), content.into());
+    Message::try_from(map).map_err(|problem| wrong(problem.into()))
+}
+
+/// `text` with gaps `[MASK]` and `[MASK:5]`, behind an optional `prompt`.
+pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Result<Prompt> {
+    let Some(text) = fields.text("text")? else { return Err(Refusal::field("text", "is missing")) };
+    let mut tokens = match fields.text("prompt")? {
+        Some(prompt) => plain(served, "prompt", &prompt)?,
+        None => Vec::new(),
+    };
+    let (start, mask) = (tokens.len(), served.backbone.spec().ids.mask);
+    let mut masks = 0;
+    for piece in split(&text)? {
+        match piece {
+            Piece::Text(text) => tokens.extend(plain(served, "text", text)?),
+            Piece::Gap(length) => {
+                masks += length;
+                if masks > longest {
+                    let problem = format!("has gaps of more than this server's limit of {longest} tokens");
+                    return Err(Refusal::field("text", problem));
+                }
+                tokens.extend(std::iter::repeat_n(mask, length));
+            }
+        }
+    }
+    Ok(Prompt::Gaps { tokens, start })
+}
+
+/// Ids of a text beside masks, which must not bring masks of its own.
+fn plain(served: &Served, field: &str, text: &str) -> Result<Vec<u32>> {
+    let ids = served.tokenizer.encode(text)?;
+    if ids.contains(&served.backbone.spec().ids.mask) {
+        return Err(Refusal::field(
+            field,
+            "has the model's mask token in it; gaps are written [MASK] or [MASK:5]",
+        ));
+    }
+    Ok(ids)
+}
+
+/// A stretch of a text with gaps.
+#[derive(Debug, PartialEq)]
+enum Piece<'a> {
+    Text(&'a str),
+    Gap(usize),
+}
+
+fn split(text: &str) -> Result<Vec<Piece<'_>>> {
+    let wrong = |problem: String| Refusal::field("text", problem);
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while let Some(start) = rest.find("[MASK") {
+        let Some(end) = rest[start..].find(']') else { return Err(wrong("a gap is not closed".into())) };
+        let inside = &rest[start + "[MASK".len()..start + end];
+        let count = match inside.strip_prefix(':') {
+            None if inside.is_empty() => 1,
+            Some(number) => match number.parse() {
+                Ok(count) if (1..=65_536).contains(&count) => count,
+                _ => return Err(wrong("a gap's length must be between 1 and 65536".into())),
+            },
+            None => return Err(wrong("a gap is written [MASK] or [MASK:5]".into())),
+        };
+        if start > 0 {
+            pieces.push(Piece::Text(&rest[..start]));
+        }
+        pieces.push(Piece::Gap(count));
+        rest = &rest[start + end + 1..];
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    if !pieces.iter().any(|p| matches!(p, Piece::Gap(_))) {
+        return Err(wrong("has no gap; write [MASK] or [MASK:5] where tokens are to be found".into()));
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_cut_out() {
+        let pieces = split("a [MASK] b[MASK:3]").unwrap();
+        assert_eq!(pieces, [Piece::Text("a "), Piece::Gap(1), Piece::Text(" b"), Piece::Gap(3)]);
+        for bad in
+            ["no gap", "a [MASK", "a [MASK:0]", "a [MASK:x]", "a [MASKED]", "", "[MASK:99999999999999999999]"]
+        {
+            assert!(split(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `POST /v1/denoise`: the whole decoding as server-sent events, every step with the texts of its tokens.
+//!
+//! Events: `start` (a trace header with texts), `step` (a step record with texts), `done` (text and cost) or `error`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use demask_decode::StepRecord;
+use demask_decode::trace::Header;
+use serde_json::{Value, json};
+
+use super::{Body, parse};
+use crate::answer::{Stream, cost};
+use crate::engine::{Done, Event, Order, Running};
+use crate::error::Refusal;
+use crate::fields::Fields;
+use crate::prompt::{self, Prompt};
+use crate::request::Decoding;
+use crate::settling::{Ending, Settling};
+use crate::{Served, Server, Settings};
+
+struct Asked {
+    decoding: Decoding,
+    order: Order,
+    prompt: Prompt,
+}
+
+/// Streams the steps.
+pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
+    let asked = parse(&server, body, read).await?;
+    let (served, decoding, canvas) = (&server.served, &asked.decoding, &asked.order.canvas);
+    let response = canvas.response();
+    let header = Header {
+        demask_trace: 1,
+        strategy: decoding.strategy.to_string(),
+        tokens: canvas.tokens().to_vec(),
+        response: (response.start, response.end),
+        mask: canvas.ids().mask,
+        seed: decoding.seed,
+    };
+    let mut start = json!(header);
+    start["id"] = server.ids.next("denoise").into();
+    start["model"] = served.name.clone().into();
+    start["texts"] = json!(texts(served, canvas.tokens().iter().copied())?);
+    let text = Settling::new(canvas, &decoding.strategy, &decoding.stops);
+    let running = server.engine.submit(served, vec![asked.order.clone()])?;
+    let (stream, response) = Stream::open();
+    tokio::spawn(async move {
+        let told = tell(&stream, &server.served, &asked, running, text, start);
+        if let Some(Err(refusal)) = stream.while_open(told).await {
+            stream.send(Some("error"), &refusal.body()).await;
+        }
+    });
+    Ok(response)
+}
+
+async fn tell(
+    stream: &Stream,
+    served: &Served,
+    asked: &Asked,
+    mut running: Running,
+    mut text: Settling,
+    start: Value,
+) -> Result<(), Refusal> {
+    stream.send(Some("start"), &start).await;
+    loop {
+        match running.next().await {
+            Some((_, Event::Step(record))) => {
+                text.step(&served.tokenizer, &record)?;
+                stream.send(Some("step"), &step(served, &record)?).await;
+                if text.ending() == Some(Ending::Stop) && !asked.decoding.stops.is_empty() {
+                    running.enough(0);
+                }
+            }
+            Some((_, Event::Done(done))) => {
+                stream.send(Some("done"), &end(served, asked, &mut text, &done)?).await;
+                return Ok(());
+            }
+            Some((_, Event::Failed(refusal))) => return Err(refusal),
+            None => return Err(Refusal::stopping()),
+        }
+    }
+}
+
+/// A record with the text of each commit.
+fn step(served: &Served, record: &StepRecord) -> Result<Value, Refusal> {
+    let mut value = json!(record);
+    value["texts"] = json!(texts(served, record.commits.iter().map(|c| c.token))?);
+    Ok(value)
+}
+
+fn end(served: &Served, asked: &Asked, text: &mut Settling, done: &Done) -> Result<Value, Refusal> {
+    text.finish(&served.tokenizer, &done.tokens)?;
+    let (shown, reason) = match asked.prompt {
+        Prompt::Open { .. } => (text.text().to_owned(), text.ending().map(Ending::reason)),
+        Prompt::Gaps { start, .. } => (served.tokenizer.decode(&done.tokens[start..])?, Some("stop")),
+    };
+    Ok(json!({
+        "text": shown,
+        "finish_reason": reason,
+        "tokens": done.tokens,
+        "demask": cost(&asked.decoding, &done.totals),
+    }))
+}
+
+fn texts(served: &Served, tokens: impl Iterator<Item = u32>) -> Result<Vec<String>, Refusal> {
+    tokens.map(|token| Ok(served.tokenizer.decode_verbatim(&[token])?)).collect()
+}
+
+fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refusal> {
+    let mut fields = Fields::parse(body)?;
+    let dependency = fields.flag("include_dependency")?;
+    let prompt = if fields.has("messages") {
+        prompt::chat(&mut fields, served)?
+    } else if fields.has("text") {
+        prompt::infill(&mut fields, served, settings.max_tokens)?
+    } else {
+        let mut prompts = prompt::completions(&mut fields, served)?;
+        match prompts.pop() {
+            Some((prompt, _)) if prompts.is_empty() => prompt,
+            _ => return Err(Refusal::field("prompt", "must be one prompt")),
+        }
+    };
+    let decoding = Decoding::take(&mut fields, served, settings)?;
+    fields.finish()?;
+    let order = Order { dependency, ..decoding.order(served, &prompt, 0)? };
+    Ok(Asked { decoding, order, prompt })
+}

@@ -1,0 +1,71 @@
+//! `POST /v1/infill`: decides the gaps of a text; everything else stays as it is.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::{Body, parse};
+use crate::answer::cost;
+use crate::engine::{Event, Order};
+use crate::error::Refusal;
+use crate::fields::Fields;
+use crate::prompt::{self, Prompt};
+use crate::request::Decoding;
+use crate::watch::now;
+use crate::{Served, Server, Settings};
+
+struct Asked {
+    decoding: Decoding,
+    order: Order,
+    given: usize,
+    start: usize,
+}
+
+/// Fills the gaps.
+pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Result<Json<Value>, Refusal> {
+    let Asked { decoding, order, given, start } = parse(&server, body, read).await?;
+    let before = order.canvas.tokens().to_vec();
+    let (served, mask) = (&server.served, order.canvas.ids().mask);
+    let mut running = server.engine.submit(served, vec![order])?;
+    let done = loop {
+        match running.next().await {
+            Some((_, Event::Step(_))) => {}
+            Some((_, Event::Done(done))) => break done,
+            Some((_, Event::Failed(refusal))) => return Err(refusal),
+            None => return Err(Refusal::stopping()),
+        }
+    };
+    let gaps = before.iter().zip(&done.tokens).collect::<Vec<_>>();
+    let gaps = gaps.chunk_by(|a, b| (*a.0 == mask) == (*b.0 == mask)).filter(|run| *run[0].0 == mask);
+    let gaps = gaps.map(|run| served.tokenizer.decode(&run.iter().map(|(_, t)| **t).collect::<Vec<_>>()));
+    let gaps: Vec<String> = gaps.collect::<Result<_, _>>()?;
+    let written = before.len() - given;
+    Ok(Json(json!({
+        "id": server.ids.next("infill"),
+        "object": "infill",
+        "created": now(),
+        "model": served.name,
+        "text": served.tokenizer.decode(&done.tokens[start..])?,
+        "gaps": gaps,
+        "token_ids": &done.tokens[start..],
+        "usage": { "prompt_tokens": given, "completion_tokens": written, "total_tokens": before.len() },
+        "demask": cost(&decoding, &done.totals),
+    })))
+}
+
+fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refusal> {
+    let mut fields = Fields::parse(body)?;
+    for name in ["stop", "max_tokens", "max_completion_tokens"] {
+        if fields.has(name) {
+            return Err(Refusal::field(name, "has no meaning for a text with gaps"));
+        }
+    }
+    let prompt = prompt::infill(&mut fields, served, settings.max_tokens)?;
+    let decoding = Decoding::take(&mut fields, served, settings)?;
+    fields.finish()?;
+    let start = if let Prompt::Gaps { start, .. } = prompt { start } else { 0 };
+    let order = decoding.order(served, &prompt, 0)?;
+    Ok(Asked { order, decoding, given: prompt.given(served.backbone.spec().ids.mask), start })
+}

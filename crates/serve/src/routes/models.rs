@@ -1,0 +1,37 @@
+//! `GET /v1/models` and `GET /v1/models/NAME`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+
+use crate::Server;
+use crate::error::Refusal;
+
+/// The one model.
+pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [describe(&server)] }))
+}
+
+/// The one model by its name.
+pub(super) async fn retrieve(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    if name == server.served.name { Ok(Json(describe(&server))) } else { Err(Refusal::model(&name)) }
+}
+
+fn describe(server: &Server) -> Value {
+    let served = &server.served;
+    json!({
+        "id": served.name,
+        "object": "model",
+        "created": server.started,
+        "owned_by": "demask",
+        "context_length": served.backbone.spec().max_positions,
+        "max_tokens": server.settings.max_tokens,
+        "chat": served.chat.is_some(),
+        "strategy": served.defaults.strategy.to_string(),
+    })
+}

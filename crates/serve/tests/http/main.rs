@@ -1,0 +1,6 @@
+//! The HTTP service as its clients see it, on the toy checkpoint.
+
+mod answers;
+mod load;
+mod refusals;
+mod support;
