@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failure, 2 a mistake in the call.
 
 #![allow(clippy::print_stdout, reason = "printing is what this crate is for")]
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of flags are help texts")]
 #![allow(unreachable_pub, reason = "a binary has no public interface; pub marks what other rooms may use")]
 
 /// Ends a function with a mistake in the call (exit code 2).

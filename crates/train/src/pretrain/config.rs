@@ -1,6 +1,6 @@
 //! A pre-training run as a TOML file.
 //!
-//! Invariant: a `Config` that exists has passed [`Config::check`]; two runs of one `Config` give the same weights.
+//! Invariant: a `Config` that exists has passed `Config::check`; two runs of one `Config` give the same weights.
 
 use std::collections::BTreeMap;
 use std::path::Path;
