@@ -82,21 +82,18 @@ impl<D: Dot> DotOp<D> for Bytes {
     #[inline(always)]
     fn eval(self, dot: D) -> u64 {
         const ROUNDS: u64 = 20_000;
-        // Two weights by six activations: as many different products as chains, and all operands in registers.
-        let (mut weights, mut acts) = (Scratch::take(2 * D::LANES * D::STEP), Scratch::take(6 * D::STEP));
+        let (mut weights, mut acts) = (Scratch::take(D::LANES * D::STEP), Scratch::take(D::STEP));
         acts.slice().fill(D::act(1));
         let mut out = [[0.0f32; MAX_LANES]; CHAINS];
-        // SAFETY: both hold as many operands as are read; `out` has a row of the widest vector for each chain.
+        // SAFETY: both hold one operand of their kind; `out` has a row of the widest vector for each chain.
         unsafe {
-            let w = [0, 1].map(|i| dot.weights(weights.slice().as_ptr().add(i * D::LANES * D::STEP)));
+            let w = dot.weights(weights.slice().as_ptr());
             let mut sum = [dot.all(0); CHAINS];
             for _ in 0..ROUNDS {
-                // Read again each round: products of constants would be computed beforehand.
-                let acts = black_box(acts.slice().as_ptr());
-                for (i, pair) in sum.chunks_exact_mut(2).enumerate() {
-                    let a = dot.acts(acts.add(i * D::STEP));
-                    pair[0] = dot.dot(pair[0], w[0], a);
-                    pair[1] = dot.dot(pair[1], w[1], a);
+                // Read again each time: a loop over constants would be computed beforehand.
+                let a = dot.acts(black_box(acts.slice().as_ptr()));
+                for sum in &mut sum {
+                    *sum = dot.dot(*sum, w, a);
                 }
             }
             for (sum, out) in sum.into_iter().zip(&mut out) {
