@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::names::NAMES;
 use super::{Facts, Problem, Rng, Score, Task};
 
-const LARGEST_START: i64 = 40;
-const LARGEST_CHANGE: i64 = 20;
-const LARGEST_TOTAL: i64 = 99;
+const LARGEST_START: i64 = 20;
+const LARGEST_CHANGE: i64 = 9;
+const LARGEST_TOTAL: i64 = 30;
 const OBJECTS: [&str; 8] = ["apples", "books", "cards", "coins", "eggs", "keys", "pens", "toys"];
 
 /// How an equation is written: plus, minus, equals.
@@ -45,7 +45,7 @@ impl Task for Arith {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn kinds(&self) -> &'static [&'static str] {
