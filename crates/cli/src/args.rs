@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use demask_decode::{EosPolicy, Sampling, StrategySpec};
+use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_model::LoadOptions;
 use demask_model::checkpoint::Dtype;
 use demask_model::checkpoint::source::HubOptions;
@@ -106,6 +106,9 @@ pub struct DecodeArgs {
     /// Decode left to right in blocks of this many tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_length: Option<u32>,
+    /// Keys and values kept between steps, NAME[:key=value,…]: none (exact), prefix, dual, vicinity, delayed
+    #[arg(long, default_value = "none", value_name = "CACHE")]
+    pub cache: CacheSpec,
     /// Classifier-free guidance; each step then costs two passes
     #[arg(long, default_value_t = 0.0, value_name = "SCALE")]
     pub cfg: f32,

@@ -108,6 +108,7 @@ impl Trace {
         let header = Header {
             demask_trace: 1,
             strategy: strategy.to_string(),
+            cache: options.cache.clone(),
             tokens: canvas.tokens().to_vec(),
             response: (response.start, response.end),
             mask: canvas.ids().mask,

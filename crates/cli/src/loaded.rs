@@ -123,6 +123,7 @@ impl Loaded {
             seed: args.seed,
             stream: 0,
             guidance: args.cfg,
+            cache: args.cache.clone(),
             suppression: Suppression {
                 ids: suppressed,
                 eos_penalty: args.eos_penalty,

@@ -82,7 +82,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
     decode.is_some_and(|e| {
         matches!(
             e,
-            E::UnknownStrategy { .. }
+            E::Unknown { .. }
                 | E::UnknownParameter { .. }
                 | E::BadValue { .. }
                 | E::Missing { .. }

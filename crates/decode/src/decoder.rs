@@ -8,7 +8,7 @@ use std::time::Instant;
 use demask_model::{Backbone, Pass, Query};
 
 use crate::error::Result;
-use crate::job::{Decided, Job};
+use crate::job::{Ask, Decided, Job};
 use crate::marginals::Reader;
 use crate::probe::BackboneProbe;
 use crate::strategy::Step;
@@ -57,52 +57,24 @@ impl<'a> Decoder<'a> {
     }
 
     fn step_group(&self, jobs: &mut [&mut Job]) -> Result<()> {
-        let places: Vec<_> = jobs.iter_mut().map(|j| j.enter()).collect();
-        let predicted: Vec<Vec<usize>> =
-            jobs.iter().zip(&places).map(|(job, (block, masked))| job.predicted(block, masked)).collect();
-        let unconditional: Vec<Option<Vec<u32>>> = jobs.iter().map(|j| j.unconditional()).collect();
+        let asks: Vec<Ask> = jobs.iter().map(|job| job.ask(self.backbone.spec())).collect();
         let start = Instant::now();
-        let mut batch: Vec<Query<'_>> = jobs
-            .iter()
-            .zip(&places)
-            .zip(&predicted)
-            .map(|((job, (_, masked)), predict)| {
-                let needs = job.needs();
-                Query {
-                    tokens: job.canvas.tokens(),
-                    predict,
-                    hidden: needs.hidden.map(|row| (masked.as_slice(), row)),
-                    attention_layers: needs.attention_layers,
-                    cache: None,
-                }
-            })
-            .collect();
-        for (tokens, predict) in unconditional.iter().zip(&predicted) {
-            batch.extend(tokens.iter().map(|tokens| Query { tokens, predict, ..Query::default() }));
-        }
-        let passes = self.backbone.forward(&mut batch)?;
-        let (passes, guides) = passes.split_at(jobs.len());
-        let mut guides = guides.iter();
-        let share = start.elapsed().as_secs_f64() / jobs.len() as f64;
-        for (((job, (block, masked)), pass), guided) in
-            jobs.iter_mut().zip(places).zip(passes).zip(&unconditional)
-        {
-            let guide = guided.as_ref().and_then(|_| guides.next());
-            self.advance(job, block, &masked, pass, guide, share)?;
+        let queries = jobs.iter_mut().zip(&asks).flat_map(|(job, ask)| job.queries(ask));
+        let mut batch: Vec<Query<'_>> = queries.collect();
+        let mut passes = self.backbone.forward(&mut batch)?.into_iter();
+        let seconds = start.elapsed().as_secs_f64();
+        let rows: usize = asks.iter().map(|ask| ask.rows.len()).sum();
+        for (job, ask) in jobs.iter_mut().zip(&asks) {
+            let share = seconds * ask.rows.len() as f64 / rows as f64;
+            let pass = passes.next().unwrap_or_default();
+            let guide = ask.unconditional.as_ref().and_then(|_| passes.next());
+            self.advance(job, ask, pass, guide, share)?;
         }
         Ok(())
     }
 
     /// Phases 2 and 3 for one canvas.
-    fn advance(
-        &self,
-        job: &mut Job,
-        block: std::ops::Range<usize>,
-        masked: &[usize],
-        pass: &Pass,
-        guide: Option<&Pass>,
-        forward: f64,
-    ) -> Result<()> {
+    fn advance(&self, job: &mut Job, ask: &Ask, pass: Pass, guide: Option<Pass>, forward: f64) -> Result<()> {
         let start = Instant::now();
         let step = job.totals.steps;
         let reader = Reader {
@@ -111,28 +83,32 @@ impl<'a> Decoder<'a> {
             suppression: &job.options.suppression,
             rng: job.rng,
             step,
-            guide: guide.map(|pass| (&pass.predicting, job.options.guidance)),
+            guide: guide.as_ref().map(|pass| (&pass.predicting, job.options.guidance)),
         };
-        let predicted = job.predicted(&block, masked);
         let strategy = &mut job.strategy;
-        let mut marginals = reader
-            .read(self.backbone, &pass.predicting, &predicted, |rows| strategy.on_logits(step, rows))?;
-        marginals.truncate(masked.len());
+        let mut marginals = reader.read(self.backbone, &pass.predicting, &ask.predict, |rows| {
+            strategy.on_logits(step, rows);
+        })?;
+        marginals.truncate(ask.masked.len());
         let read = start.elapsed().as_secs_f64();
+        let attention = pass.attention.map(|map| match &mut job.cache {
+            Some(cache) => cache.complete(&ask.rows, map),
+            None => map,
+        });
         let probe = BackboneProbe::new(self.backbone, ROW_BUDGET);
         let selection = strategy.select(&Step {
             index: step,
-            block: job.place,
+            block: ask.place,
             canvas: &job.canvas,
-            masked,
+            masked: &ask.masked,
             marginals: &marginals,
             hidden: pass.hidden.as_ref(),
-            attention: pass.attention.as_ref(),
+            attention: attention.as_ref(),
             rng: job.rng,
             probe: &probe,
         })?;
         let seconds = Seconds { forward, marginals: read, select: start.elapsed().as_secs_f64() - read };
         let forwards = 1 + usize::from(guide.is_some()) + probe.asked();
-        job.commit(Decided { block, masked, marginals: &marginals, selection, pass, forwards, seconds })
+        job.commit(Decided { ask, marginals: &marginals, selection, forwards, seconds })
     }
 }

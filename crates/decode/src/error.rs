@@ -10,19 +10,23 @@ pub enum Error {
     /// The backbone failed.
     #[error(transparent)]
     Model(#[from] demask_model::Error),
-    /// A strategy's name is unknown.
-    #[error("there is no strategy {name:?}{}", suggest(.nearest))]
-    UnknownStrategy {
+    /// A name is unknown.
+    #[error("there is no {kind} {name:?}{}", suggest(.nearest))]
+    Unknown {
+        /// What it would be the name of: a strategy or a cache.
+        kind: &'static str,
         /// What was asked for.
         name: String,
         /// The nearest known name.
         nearest: Option<String>,
     },
-    /// A strategy has no such parameter.
-    #[error("strategy {strategy} has no parameter {key:?}{}", suggest(.nearest))]
+    /// A strategy or cache has no such parameter.
+    #[error("{kind} {name} has no parameter {key:?}{}", suggest(.nearest))]
     UnknownParameter {
-        /// The strategy.
-        strategy: String,
+        /// What it is.
+        kind: &'static str,
+        /// Its name.
+        name: String,
         /// What was asked for.
         key: String,
         /// The nearest known parameter, or the list of all.
@@ -31,7 +35,7 @@ pub enum Error {
     /// A parameter's value does not parse or is out of range.
     #[error("{what} = {value}: {why}")]
     BadValue {
-        /// The strategy and key, or the option.
+        /// The strategy or cache and key, or the option.
         what: String,
         /// The value found.
         value: String,

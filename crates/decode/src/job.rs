@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use demask_model::Pass;
+use demask_model::{Query, Reuse, Spec};
 
+use crate::cache::{CacheSpec, Moment, RowCache, ranges};
 use crate::canvas::{Canvas, Cell, EosPolicy, Pick};
 use crate::error::{Error, Result};
 use crate::marginals::{Marginal, Suppression};
@@ -31,6 +32,8 @@ pub struct Options {
     /// Classifier-free guidance: `z = z_un + (1 + guidance)·(z − z_un)`, where the unconditional pass
     /// sees masks in place of everything given. 0 is off; otherwise a step costs two passes.
     pub guidance: f32,
+    /// Keys and values kept between steps.
+    pub cache: CacheSpec,
 }
 
 /// What a decoding cost.
@@ -53,7 +56,8 @@ pub struct Job {
     pub(crate) options: Options,
     pub(crate) rng: Rng,
     pub(crate) totals: Totals,
-    pub(crate) place: BlockStep,
+    place: BlockStep,
+    pub(crate) cache: Option<RowCache>,
     spec: StrategySpec,
     observer: Box<dyn Observer>,
     stopped: bool,
@@ -92,6 +96,7 @@ impl Job {
             rng: Rng::new(options.seed, options.stream),
             strategy: spec.build(context)?,
             place: BlockStep { index: usize::MAX, count, step: 0, entered_with: 0 },
+            cache: options.cache.policy().map(RowCache::new),
             spec: spec.clone(),
             canvas,
             options,
@@ -110,6 +115,11 @@ impl Job {
     /// The strategy's spelling.
     pub fn spec(&self) -> &StrategySpec {
         &self.spec
+    }
+
+    /// How it is decoded, apart from the strategy.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// What it cost so far.
@@ -131,18 +141,8 @@ impl Job {
         self.strategy.needs()
     }
 
-    /// The canvas with everything that was given masked, where guidance asks for it.
-    pub(crate) fn unconditional(&self) -> Option<Vec<u32>> {
-        (self.options.guidance != 0.0).then(|| {
-            let hide = |(&token, cell): (&u32, &Cell)| {
-                if *cell == Cell::Fixed { self.canvas.ids().mask } else { token }
-            };
-            self.canvas.tokens().iter().zip(self.canvas.cells()).map(hide).collect()
-        })
-    }
-
-    /// The left-most block that has masks, and those masks.
-    pub(crate) fn enter(&mut self) -> (Range<usize>, Vec<usize>) {
+    /// The left-most block that has masks, those masks, and where the next step stands.
+    fn enter(&self) -> (Range<usize>, Vec<usize>, BlockStep) {
         let response = self.canvas.response();
         let length = self.options.block_length.unwrap_or(response.len());
         let first = self.canvas.masked(response.clone()).first().copied().unwrap_or(response.start);
@@ -150,30 +150,85 @@ impl Job {
         let start = response.start + index * length;
         let block = start..(start + length).min(response.end);
         let masked = self.canvas.masked(block.clone());
-        if self.place.index == index {
-            self.place.step += 1;
+        let place = if self.place.index == index {
+            BlockStep { step: self.place.step + 1, ..self.place }
         } else {
-            self.place = BlockStep { index, step: 0, entered_with: masked.len(), ..self.place };
-        }
-        (block, masked)
+            BlockStep { index, step: 0, entered_with: masked.len(), ..self.place }
+        };
+        (block, masked, place)
     }
 
-    /// Positions to predict: the masks, then the decided ones that the strategy wants to see.
-    pub(crate) fn predicted(&self, block: &Range<usize>, masked: &[usize]) -> Vec<usize> {
+    /// What the next step asks of the backbone. Only a step that was done moves the job, so a failed one may be
+    /// tried again.
+    pub(crate) fn ask(&self, spec: &Spec) -> Ask {
+        let (block, masked, place) = self.enter();
+        let needs = self.needs();
+        let length = self.canvas.tokens().len();
+        let rows = match &self.cache {
+            None => (0..length).collect(),
+            Some(cache) => {
+                let predicting = masked.iter().map(|&p| spec.predicting_row(p));
+                let hidden = needs.hidden.iter().flat_map(|row| masked.iter().map(|&p| row.of(p)));
+                let needed: Vec<usize> = predicting.chain(hidden).collect();
+                let (canvas, step) = (&self.canvas, self.totals.steps);
+                cache.plan(&Moment { canvas, block: &block, place, step }, &needed)
+            }
+        };
+        // Of a decided position there is an opinion only where its row is computed.
         let cells = self.canvas.cells();
-        let decided: Vec<usize> = match self.needs().decided {
+        let fresh = |&p: &usize| rows.len() == length || rows.binary_search(&spec.predicting_row(p)).is_ok();
+        let decided: Vec<usize> = match needs.decided {
             Extent::Nothing => Vec::new(),
             Extent::Block => {
                 block.clone().filter(|&p| !matches!(cells[p], Cell::Masked | Cell::Fixed)).collect()
             }
             Extent::Canvas => (0..block.end).filter(|&p| cells[p] != Cell::Masked).collect(),
         };
-        masked.iter().copied().chain(decided).collect()
+        let predict = masked.iter().copied().chain(decided.into_iter().filter(fresh)).collect();
+        let unconditional = (self.options.guidance != 0.0).then(|| {
+            let hide = |(&token, cell): (&u32, &Cell)| {
+                if *cell == Cell::Fixed { self.canvas.ids().mask } else { token }
+            };
+            self.canvas.tokens().iter().zip(cells).map(hide).collect()
+        });
+        Ask { place, block, masked, predict, rows, unconditional }
+    }
+
+    /// The queries of a step: the canvas, and the unconditional one where guidance asks for it.
+    pub(crate) fn queries<'a>(&'a mut self, ask: &'a Ask) -> impl Iterator<Item = Query<'a>> {
+        let needs = self.needs();
+        let (own, guide) = match &mut self.cache {
+            None => (None, None),
+            Some(cache) => (Some(&mut cache.rows), Some(&mut cache.guide)),
+        };
+        let (own, guide) = (
+            own.map(|cache| Reuse { cache, rows: &ask.rows }),
+            guide.map(|cache| Reuse { cache, rows: &ask.rows }),
+        );
+        let query = Query {
+            tokens: self.canvas.tokens(),
+            predict: &ask.predict,
+            hidden: needs.hidden.map(|row| (ask.masked.as_slice(), row)),
+            attention_layers: needs.attention_layers,
+            cache: own,
+        };
+        let guided = ask.unconditional.as_ref().map(|tokens| Query {
+            tokens,
+            predict: &ask.predict,
+            cache: guide,
+            ..Query::default()
+        });
+        std::iter::once(query).chain(guided)
     }
 
     /// Phase 3: writes the tokens of the selection, applies the EOS policy, tells the observer.
     pub(crate) fn commit(&mut self, step: Decided<'_>) -> Result<()> {
-        let Decided { block, masked, marginals, selection, pass, forwards, seconds } = step;
+        let Decided { ask, marginals, selection, forwards, seconds } = step;
+        let Ask { block, masked, rows, .. } = ask;
+        self.place = ask.place;
+        if let Some(cache) = &mut self.cache {
+            cache.computed(rows, self.canvas.tokens());
+        }
         let picks: Vec<Pick> =
             selection.chosen.iter().map(|&i| pick(masked[i], &marginals[i], selection.tokens)).collect();
         let commits: Vec<Commit> = selection
@@ -192,7 +247,7 @@ impl Job {
             .collect();
         let mask = self.canvas.ids().mask;
         let commits: Vec<Commit> = commits.into_iter().filter(|c| c.token != mask).collect();
-        let filled = self.canvas.commit(self.totals.steps, &picks, &block, self.options.eos);
+        let filled = self.canvas.commit(self.totals.steps, &picks, block, self.options.eos);
         // What an end of sequence has just filled is not undone.
         let remasked: Vec<usize> = selection.remask.into_iter().filter(|p| !filled.contains(p)).collect();
         self.canvas.remask(&remasked);
@@ -214,7 +269,8 @@ impl Job {
                 values: d.data().iter().map(|v| (v * 1e4).round() / 1e4).collect(),
             }),
             forwards,
-            computed_rows: pass.computed_rows,
+            computed_rows: rows.len(),
+            rows: ranges(rows),
             seconds,
         };
         self.totals.steps += 1;
@@ -234,13 +290,25 @@ impl Job {
     }
 }
 
+/// What a step asks of the backbone.
+pub(crate) struct Ask {
+    pub(crate) place: BlockStep,
+    pub(crate) block: Range<usize>,
+    /// The paper's `M`.
+    pub(crate) masked: Vec<usize>,
+    /// Positions to predict: the masks, then the decided ones that the strategy wants to see.
+    pub(crate) predict: Vec<usize>,
+    /// Rows computed afresh; all of them without a cache.
+    pub(crate) rows: Vec<usize>,
+    /// The canvas with everything that was given masked, where guidance asks for it.
+    pub(crate) unconditional: Option<Vec<u32>>,
+}
+
 /// A step whose positions are chosen.
 pub(crate) struct Decided<'a> {
-    pub(crate) block: Range<usize>,
-    pub(crate) masked: &'a [usize],
+    pub(crate) ask: &'a Ask,
     pub(crate) marginals: &'a [Marginal],
     pub(crate) selection: Selection,
-    pub(crate) pass: &'a Pass,
     pub(crate) forwards: usize,
     pub(crate) seconds: Seconds,
 }

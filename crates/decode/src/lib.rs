@@ -1,6 +1,7 @@
-//! Decoding of masked-diffusion language models: canvas, marginals, dependency, strategies,
+//! Decoding of masked-diffusion language models: canvas, marginals, dependency, strategies, caches,
 //! sampler, loop and trace. Token ids only: this crate knows no strings.
 
+pub mod cache;
 pub mod canvas;
 pub mod decoder;
 pub mod dependency;
@@ -12,9 +13,11 @@ pub mod observer;
 pub mod probe;
 pub mod rng;
 pub mod sampler;
+pub mod spelling;
 pub mod strategy;
 pub mod trace;
 
+pub use cache::CacheSpec;
 pub use canvas::{Canvas, EosPolicy};
 pub use decoder::Decoder;
 pub use error::{Error, Result};

@@ -6,6 +6,7 @@ use std::ops::{AddAssign, ControlFlow};
 
 use serde::{Deserialize, Serialize};
 
+use crate::cache::CacheSpec;
 use crate::canvas::Canvas;
 use crate::observer::Observer;
 use crate::strategy::{Budget, Stop};
@@ -17,6 +18,9 @@ pub struct Header {
     pub demask_trace: u32,
     /// The strategy's spelling.
     pub strategy: String,
+    /// The cache's spelling.
+    #[serde(default)]
+    pub cache: CacheSpec,
     /// The canvas before the first step.
     pub tokens: Vec<u32>,
     /// First and one past the last position of the response.
@@ -54,8 +58,11 @@ pub struct StepRecord {
     pub dependency: Option<DependencyRecord>,
     /// Forward passes spent, extra ones included.
     pub forwards: usize,
-    /// Rows of the canvas that were computed afresh.
+    /// How many rows of the canvas were computed afresh.
     pub computed_rows: usize,
+    /// Which ones, as half-open ranges; all others kept their keys and values.
+    #[serde(default)]
+    pub rows: Vec<(usize, usize)>,
     /// Seconds by phase.
     pub seconds: Seconds,
 }

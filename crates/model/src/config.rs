@@ -78,6 +78,11 @@ impl Spec {
         Ok(spec)
     }
 
+    /// The row whose hidden state predicts the token at `position`.
+    pub fn predicting_row(&self, position: usize) -> usize {
+        if self.shift { position.saturating_sub(1) } else { position }
+    }
+
     /// Width of all query heads together.
     pub fn q_width(&self) -> usize {
         self.heads * self.head_dim

@@ -2,9 +2,10 @@
 //! the theorem can be checked by enumeration, with no weights.
 //!
 //! The canvas is exactly the joint's variables; a mask means "not observed". Hidden rows are the
-//! log-probabilities themselves, so the head is the identity.
+//! log-probabilities themselves, so the head is the identity. A row's key is its token: with a cache, a row
+//! that is not computed afresh is seen with the token it had before.
 
-use crate::backbone::{self, Backbone, Pass, Query, Rows};
+use crate::backbone::{self, Backbone, Pass, Query, Reuse, Rows};
 use crate::config::{Spec, SpecialIds};
 use crate::error::{Error, Result};
 
@@ -96,10 +97,10 @@ impl Backbone for Tabular {
     }
 
     fn forward(&self, batch: &mut [Query<'_>]) -> Result<Vec<Pass>> {
-        let rows = |query: &Query<'_>, positions: &[usize]| {
+        let rows = |tokens: &[u32], positions: &[usize]| {
             let mut rows = Rows { data: Vec::new(), width: self.spec.vocab };
             for &position in positions {
-                let p = self.conditional(query.tokens, &[position]);
+                let p = self.conditional(tokens, &[position]);
                 rows.data.extend(p.iter().map(|p| p.ln() as f32));
                 rows.data.extend([f32::NEG_INFINITY; 2]);
             }
@@ -110,11 +111,23 @@ impl Backbone for Tabular {
             if query.tokens.len() != self.positions {
                 return Err(Error::Query(format!("this joint has {} positions", self.positions)));
             }
+            let (tokens, computed_rows) = match &mut query.cache {
+                None => (query.tokens.to_vec(), self.positions),
+                Some(reuse) => {
+                    let fresh = |p: &&usize| reuse.rows.binary_search(p).is_err();
+                    if let Some(row) = query.predict.iter().find(fresh) {
+                        return Err(Error::Query(format!(
+                            "row {row} is wanted but is not among the rows to recompute"
+                        )));
+                    }
+                    (seen(reuse, query.tokens), reuse.rows.len())
+                }
+            };
             Ok(Pass {
-                predicting: rows(query, query.predict),
-                hidden: query.hidden.map(|(positions, _)| rows(query, positions)),
+                predicting: rows(&tokens, query.predict),
+                hidden: query.hidden.map(|(positions, _)| rows(&tokens, positions)),
                 attention: None,
-                computed_rows: self.positions,
+                computed_rows,
             })
         };
         batch.iter_mut().map(pass).collect()
@@ -128,6 +141,20 @@ impl Backbone for Tabular {
     fn fingerprint(&self) -> String {
         format!("tabular-{}-{}", self.positions, self.symbols)
     }
+}
+
+/// The canvas as its keys show it: fresh tokens where rows are computed, earlier ones elsewhere.
+fn seen(reuse: &mut Reuse<'_>, tokens: &[u32]) -> Vec<u32> {
+    let cache = &mut *reuse.cache;
+    if !cache.holds(tokens.len()) {
+        cache.layers = vec![(vec![0.0; tokens.len()], Vec::new())];
+        cache.rows = tokens.len();
+    }
+    let keys = &mut cache.layers[0].0;
+    for &row in reuse.rows {
+        keys[row] = tokens[row] as f32;
+    }
+    keys.iter().map(|&key| key as u32).collect()
 }
 
 #[cfg(test)]
@@ -146,6 +173,24 @@ mod tests {
         let mut batch = [Query { tokens: &tokens, predict: &[0], ..Query::default() }];
         let pass = table.forward(&mut batch).unwrap().remove(0);
         assert!((pass.predicting.row(0)[1].exp() - 0.75).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_row_that_is_kept_is_seen_with_its_earlier_token() {
+        let table = Tabular::new(2, 2, vec![4.0, 1.0, 2.0, 3.0]).unwrap();
+        let mask = table.spec().ids.mask;
+        let mut cache = crate::KvCache::new();
+        let mut predict = |tokens: &[u32], rows: &[usize]| {
+            let reuse = Reuse { cache: &mut cache, rows };
+            let mut batch = [Query { tokens, predict: &[0], cache: Some(reuse), ..Query::default() }];
+            table.forward(&mut batch).map(|mut p| p.remove(0).predicting.row(0)[1].exp())
+        };
+        assert!(predict(&[mask, mask], &[0]).is_err(), "the first pass computes everything");
+        let half = predict(&[mask, mask], &[0, 1]).unwrap();
+        assert!((half - 0.5).abs() < 1e-6);
+        assert_eq!(predict(&[mask, 1], &[0]).unwrap(), half);
+        assert!((predict(&[mask, 1], &[0, 1]).unwrap() - 0.75).abs() < 1e-6);
+        assert!(predict(&[mask, 1], &[1]).is_err(), "a predicted row must be computed");
     }
 
     #[test]

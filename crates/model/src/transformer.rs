@@ -362,17 +362,13 @@ impl Backbone for Transformer {
 impl Transformer {
     /// Rows of the canvas that somebody wants, ascending.
     fn needed_rows(&self, query: &Query<'_>) -> Vec<usize> {
-        let mut rows: Vec<usize> = query.predict.iter().map(|&p| self.predicting_row(p)).collect();
+        let mut rows: Vec<usize> = query.predict.iter().map(|&p| self.spec.predicting_row(p)).collect();
         if let Some((positions, which)) = query.hidden {
             rows.extend(positions.iter().map(|&p| which.of(p)));
         }
         rows.sort_unstable();
         rows.dedup();
         rows
-    }
-
-    fn predicting_row(&self, position: usize) -> usize {
-        if self.spec.shift { position.saturating_sub(1) } else { position }
     }
 
     fn pass(&self, query: &Query<'_>, need: &[usize], hidden: &Rows, start: usize) -> Pass {
@@ -385,7 +381,7 @@ impl Transformer {
             out
         };
         Pass {
-            predicting: gather(&mut query.predict.iter().map(|&p| self.predicting_row(p))),
+            predicting: gather(&mut query.predict.iter().map(|&p| self.spec.predicting_row(p))),
             hidden: query
                 .hidden
                 .map(|(positions, which)| gather(&mut positions.iter().map(|&p| which.of(p)))),

@@ -319,6 +319,7 @@ impl Answer {
 pub(crate) fn cost(decoding: &Decoding, totals: &Totals) -> Value {
     json!({
         "strategy": decoding.strategy.to_string(),
+        "cache": decoding.cache().to_string(),
         "seed": decoding.seed,
         "steps": totals.steps,
         "forwards": totals.forwards,

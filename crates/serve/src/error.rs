@@ -131,7 +131,7 @@ impl From<demask_decode::Error> for Refusal {
         use demask_decode::Error as E;
         match error {
             E::Model(error) => error.into(),
-            E::UnknownStrategy { .. } => Self::field("strategy", error),
+            E::Unknown { kind, .. } => Self::field(kind, error),
             E::UnknownParameter { ref key, .. } => Self::field(&key.clone(), error),
             E::BadValue { .. } | E::Canvas(_) | E::Missing { .. } => Self::request(error.to_string()),
             _ => Self::internal(error),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use demask_decode::strategy::Context;
-use demask_decode::{EosPolicy, Sampling, StrategySpec};
+use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_model::Backbone;
 use demask_model::text::{ChatTemplate, Tokenizer};
 
@@ -56,6 +56,8 @@ pub struct Defaults {
     pub eos: EosPolicy,
     /// Blocks, left to right.
     pub block_length: Option<usize>,
+    /// Keys and values kept between steps.
+    pub cache: CacheSpec,
 }
 
 /// Limits of the server and its key.

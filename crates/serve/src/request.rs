@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use demask_decode::strategy;
-use demask_decode::{Canvas, EosPolicy, Options, Sampling, StrategySpec, Suppression};
+use demask_decode::{CacheSpec, Canvas, EosPolicy, Options, Sampling, StrategySpec, Suppression};
 use serde_json::Value;
 
 use crate::engine::Order;
@@ -69,6 +69,7 @@ impl Decoding {
                 .count("block_length", 1, settings.max_tokens)?
                 .or(served.defaults.block_length),
             seed,
+            cache: take_cache(fields, served)?,
             suppression: Suppression {
                 ids: suppressed,
                 eos_penalty: penalty,
@@ -80,6 +81,11 @@ impl Decoding {
         let stops = stops(fields)?;
         let strategy = take_strategy(fields, served)?;
         Ok(Self { strategy, seed, stops, options, length, min_tokens })
+    }
+
+    /// The cache of every canvas.
+    pub(crate) fn cache(&self) -> &CacheSpec {
+        &self.options.cache
     }
 
     /// The canvas of a prompt, as the `stream`-th choice of it.
@@ -226,6 +232,14 @@ fn stops(fields: &mut Fields) -> Result<Vec<String>> {
         return Err(Refusal::field("stop", "must not be empty"));
     }
     Ok(stops)
+}
+
+/// The cache, spelled as everywhere.
+fn take_cache(fields: &mut Fields, served: &Served) -> Result<CacheSpec> {
+    match fields.text("cache")? {
+        Some(text) => text.parse().map_err(|error| Refusal::field("cache", error)),
+        None => Ok(served.defaults.cache.clone()),
+    }
 }
 
 /// The strategy, with the parameters that are given as fields.

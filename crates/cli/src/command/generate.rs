@@ -94,6 +94,7 @@ pub fn print(loaded: &Loaded, finished: &Finished, as_json: bool) -> Result<()> 
             "steps": totals.steps,
             "forwards": totals.forwards,
             "strategy": finished.job.spec().to_string(),
+            "cache": finished.job.options().cache.to_string(),
             "seconds": finished.seconds,
             "metrics": finished.metrics,
         });

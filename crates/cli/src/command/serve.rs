@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use demask_decode::{EosPolicy, StrategySpec};
+use demask_decode::{CacheSpec, EosPolicy, StrategySpec};
 use demask_serve::{Defaults, Served, Settings};
 use tracing_subscriber::EnvFilter;
 
@@ -36,6 +36,12 @@ pub struct Args {
     /// What an end-of-sequence does in requests that do not say
     #[arg(long, default_value = "fill-after", value_name = "POLICY")]
     pub eos: EosPolicy,
+    /// Decode requests that do not say in blocks of this many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub block_length: Option<u32>,
+    /// Keys and values kept between steps in requests that do not say, NAME[:key=value,…]
+    #[arg(long, default_value = "none", value_name = "CACHE")]
+    pub cache: CacheSpec,
     /// Canvases decoded together
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub batch: u16,
@@ -86,7 +92,8 @@ pub fn run(args: &Args) -> Result<()> {
             sampling: loaded.defaults.sampling,
             max_new_tokens: loaded.defaults.max_new_tokens,
             eos: args.eos,
-            block_length: None,
+            block_length: args.block_length.map(|n| n as usize),
+            cache: args.cache.clone(),
         },
     };
     let settings = Settings {

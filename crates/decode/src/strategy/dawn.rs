@@ -111,7 +111,7 @@ impl Strategy for Dawn {
     }
 
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
-        let (seen, attention) = (self.seen.take(), attention(step, "dawn")?);
+        let (seen, attention) = (self.seen.latest(), attention(step, "dawn")?);
         let sinks = sinks(attention, self.sink);
         let edge =
             |key: usize, query: usize| key != query && !sinks[key] && attention.row(query)[key] >= self.edge;

@@ -10,7 +10,7 @@ pub(super) fn attention<'a>(step: &Step<'a>, strategy: &str) -> Result<&'a Rows>
     let length = step.canvas.tokens().len();
     step.attention.filter(|a| a.width == length && a.len() == length).ok_or_else(|| Error::Missing {
         strategy: strategy.into(),
-        what: "attention over the whole canvas: use a backbone that gives it, without a cache".into(),
+        what: "attention over the whole canvas: use a backbone that gives it".into(),
     })
 }
 

@@ -47,9 +47,9 @@ use crate::marginals::{LogitRows, Marginal};
 use crate::rng::Rng;
 use crate::sampler::ScoreDtype;
 
-pub use registry::{ALL, Context, Cost, Entry, Param, find};
+pub use registry::{ALL, Context, Cost, Entry, Kind, Param, find};
 pub use schedule::Schedule;
-pub use spec::StrategySpec;
+pub use spec::{Strategies, StrategySpec};
 
 /// A rule that chooses positions, with whatever it remembers between steps of one canvas.
 pub trait Strategy: Send {

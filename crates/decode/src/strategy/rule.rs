@@ -69,7 +69,7 @@ pub(super) fn passing(
     Selection { chosen, stop: Some(stop), ..Selection::default() }
 }
 
-/// Top-1 probability at each position whose logits went by in this pass, decided ones included.
+/// Top-1 probability at each position whose logits went by, decided ones included.
 #[derive(Default)]
 pub(super) struct Seen(HashMap<usize, f32>);
 
@@ -81,6 +81,13 @@ impl Seen {
         let tops: Vec<(usize, f32)> =
             rows.logits.par_chunks_exact(vocab).zip(rows.positions).map(top).collect();
         self.0.extend(tops);
+    }
+
+    /// The latest opinion at every position ever noted, by position.
+    pub(super) fn latest(&self) -> Vec<(usize, f32)> {
+        let mut seen: Vec<(usize, f32)> = self.0.iter().map(|(&p, &top1)| (p, top1)).collect();
+        seen.sort_by_key(|s| s.0);
+        seen
     }
 
     /// What was noted in this pass, by position; the next pass begins afresh.

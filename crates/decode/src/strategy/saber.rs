@@ -44,7 +44,7 @@ struct Saber {
     confidence: Confidence,
     /// Confidence of every position when it was last committed.
     committed: HashMap<usize, f32>,
-    /// Confidence of every position of the block in the previous pass.
+    /// Latest confidence of every position of the block before this pass.
     previous: HashMap<usize, f32>,
     seen: Seen,
 }
@@ -72,7 +72,8 @@ impl Strategy for Saber {
         selection.remask = self.backtrack(step, &selection.chosen, &now);
         let committed = selection.chosen.iter().map(|&i| (step.masked[i], scores[i]));
         self.committed.extend(committed);
-        self.previous = now;
+        // A row that a cache kept has no new opinion; its last one stands.
+        self.previous.extend(now);
         Ok(selection)
     }
 }

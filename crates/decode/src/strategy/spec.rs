@@ -1,132 +1,61 @@
 //! The one spelling of a decoder, everywhere: `NAME[:key=value,…]`.
 
-use std::fmt;
-use std::str::FromStr;
+use std::ops::Deref;
 
-use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::spelling::{self, Listed, Param, Spelled, Table};
 use crate::strategy::Strategy;
-use crate::strategy::registry::{self, Context, Entry};
+use crate::strategy::registry::{ALL, Context, Entry};
 
-/// A strategy's name and the parameters that were given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct StrategySpec {
-    name: &'static str,
-    given: Vec<(&'static str, String)>,
+/// The table of strategies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strategies;
+
+impl Table for Strategies {
+    const KIND: &'static str = "strategy";
+    type Entry = Entry;
+
+    fn all() -> &'static [Entry] {
+        ALL
+    }
 }
 
-impl StrategySpec {
-    /// The canonical name.
-    pub fn name(&self) -> &'static str {
+impl Listed for Entry {
+    fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Parameters that were given.
-    pub fn given(&self) -> &[(&'static str, String)] {
-        &self.given
+    fn aliases(&self) -> &'static [&'static str] {
+        self.aliases
     }
 
-    /// Adds or replaces a parameter.
-    pub fn with(mut self, key: &str, value: impl ToString) -> Result<Self> {
-        let param = self.entry().param(key)?;
-        let value = value.to_string();
-        param.check(self.name, &value)?;
-        self.given.retain(|(k, _)| *k != param.key);
-        self.given.push((param.key, value));
-        Ok(self)
+    fn params(&self) -> &'static [Param] {
+        self.params
     }
+}
 
-    /// Its registry entry.
-    pub fn entry(&self) -> &'static Entry {
-        registry::find(self.name).unwrap_or_else(|_| unreachable!("a spec is only made of a known name"))
-    }
+/// A strategy's name and the parameters that were given.
+pub type StrategySpec = Spelled<Strategies>;
 
+impl StrategySpec {
     /// Builds the strategy with fresh state.
     pub fn build(&self, context: &Context) -> Result<Box<dyn Strategy>> {
-        (self.entry().build)(&Values { spec: self, context })
+        (self.entry().build)(&Values { values: self.values(), context })
     }
 }
 
-impl FromStr for StrategySpec {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let mut spec = Self { name: registry::find(name.trim())?.name, given: Vec::new() };
-        for pair in rest.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let Some((key, value)) = pair.split_once('=') else {
-                return Err(Error::BadValue {
-                    what: format!("strategy {}", spec.name),
-                    value: pair.into(),
-                    why: "parameters are written key=value".into(),
-                });
-            };
-            if spec.given.iter().any(|(k, _)| *k == key.trim()) {
-                return Err(Error::BadValue {
-                    what: format!("{}:{}", spec.name, key.trim()),
-                    value: value.into(),
-                    why: "is given twice".into(),
-                });
-            }
-            spec = spec.with(key.trim(), value.trim())?;
-        }
-        Ok(spec)
-    }
-}
-
-impl fmt::Display for StrategySpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
-        for (i, (key, value)) in self.given.iter().enumerate() {
-            write!(f, "{}{key}={value}", if i == 0 { ':' } else { ',' })?;
-        }
-        Ok(())
-    }
-}
-
-impl From<StrategySpec> for String {
-    fn from(spec: StrategySpec) -> Self {
-        spec.to_string()
-    }
-}
-
-impl TryFrom<String> for StrategySpec {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-/// Parameter values of a spec, given or default, for the builder of a strategy.
+/// Parameter values of a spec for the builder of a strategy, and what else it may use.
 pub struct Values<'a> {
-    spec: &'a StrategySpec,
+    values: spelling::Values<'a>,
     /// What the strategy may use of its surroundings.
     pub context: &'a Context,
 }
 
-impl Values<'_> {
-    /// The value as written, or the default (empty means absent).
-    pub fn text(&self, key: &str) -> &str {
-        let given = self.spec.given.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
-        given.unwrap_or_else(|| self.spec.entry().param(key).map_or("", |p| p.default))
-    }
+impl<'a> Deref for Values<'a> {
+    type Target = spelling::Values<'a>;
 
-    /// The value as a number; checked when the spec was made.
-    pub fn number(&self, key: &str) -> f64 {
-        self.text(key).parse().unwrap_or(f64::NAN)
-    }
-
-    /// The value as a count, or `None` if it was not given and has no default.
-    pub fn count(&self, key: &str) -> Option<usize> {
-        self.text(key).parse().ok()
-    }
-
-    /// The strategy's name.
-    pub fn name(&self) -> &'static str {
-        self.spec.name
+    fn deref(&self) -> &Self::Target {
+        &self.values
     }
 }
 

@@ -1,5 +1,5 @@
-//! Every strategy that needs no predictor ends, whatever the distribution, the parameters, the blocks,
-//! the sampler and the end-of-sequence policy, with no mask left and every token accounted for.
+//! Every strategy ends under every cache, whatever the distribution, the parameters, the blocks, the
+//! sampler and the end-of-sequence policy, with no mask left; the trace alone rebuilds the canvas.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use demask_model::{Backbone, Pass, Query, Rows, Spec, Tabular};
 use proptest::prelude::*;
 
+use crate::cache::{self, Caches};
 use crate::canvas::Cell;
 use crate::rng::{Purpose, Rng};
-use crate::strategy::registry::{ALL, Entry, Kind};
-use crate::strategy::{Context, StrategySpec};
+use crate::spelling::{Listed, Spelled, Table};
+use crate::strategy::{ALL, Context, Kind, Strategies};
 use crate::{Canvas, Decoder, EosPolicy, Job, Observer, Options, Sampling, StepRecord};
 
 /// A joint whose symbol 0 ends the sequence, with made-up attention that depends on the canvas.
@@ -45,7 +46,12 @@ impl Backbone for Attentive {
             let look = |at: usize| {
                 rng.uniform(Purpose::Mask, u64::from(query.tokens[at % length]), at as u64) as f32
             };
-            let data = (0..length * length).map(|at| look(at) / length as f32).collect();
+            let fresh: Vec<usize> = match &query.cache {
+                Some(reuse) => reuse.rows.to_vec(),
+                None => (0..length).collect(),
+            };
+            let cells = fresh.iter().flat_map(|row| (0..length).map(move |key| row * length + key));
+            let data = cells.map(|at| look(at) / length as f32).collect();
             pass.attention = (query.attention_layers > 0).then_some(Rows { data, width: length });
         }
         Ok(passes)
@@ -63,10 +69,10 @@ impl Backbone for Attentive {
     }
 }
 
-/// The entry with random parameters.
-fn spelled(entry: &Entry, rng: Rng) -> StrategySpec {
-    let mut spec: StrategySpec = entry.name.parse().unwrap();
-    for (index, param) in entry.params.iter().enumerate() {
+/// The name with random parameters.
+fn spelled<T: Table>(entry: &T::Entry, rng: Rng) -> Spelled<T> {
+    let mut spec: Spelled<T> = entry.name().parse().unwrap();
+    for (index, param) in entry.params().iter().enumerate() {
         let draw = |purpose| rng.uniform(purpose, 1, index as u64);
         let conflict = param.key == "steps" && spec.given().iter().any(|g| g.0 == "k");
         if conflict || draw(Purpose::Mask) < 0.5 {
@@ -75,28 +81,40 @@ fn spelled(entry: &Entry, rng: Rng) -> StrategySpec {
         let u = draw(Purpose::Position);
         let value = match param.kind {
             Kind::Count => (1.0 + u * 5.0).floor().to_string(),
+            Kind::Whole => (u * 5.0).floor().to_string(),
             Kind::Number(low, high) => (low + u * (high.min(1.0) - low)).to_string(),
             Kind::Choice(words) => words[(u * words.len() as f64) as usize].to_owned(),
         };
         spec = spec.with(param.key, value).unwrap();
     }
-    if entry.name == "demask" { spec.with("dependency", "oracle").unwrap() } else { spec }
+    spec
 }
 
-/// Checks each record against the canvas before and after it.
-#[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<usize>>);
+/// Rebuilds the canvas from the records alone.
+#[derive(Clone)]
+struct Replay(Arc<Mutex<Rebuilt>>);
 
-impl Observer for Ledger {
+struct Rebuilt {
+    tokens: Vec<u32>,
+    committed: usize,
+}
+
+impl Observer for Replay {
     fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
+        let mut rebuilt = self.0.lock().unwrap();
+        let (mask, eos) = (canvas.ids().mask, canvas.ids().eos[0]);
         for commit in &record.commits {
-            let kept =
-                !record.remasked.contains(&commit.position) && !record.filled.contains(&commit.position);
-            assert!(!kept || canvas.tokens()[commit.position] == commit.token);
+            assert_eq!(rebuilt.tokens[commit.position], mask, "a token was written over another");
+            rebuilt.tokens[commit.position] = commit.token;
         }
+        record.filled.iter().for_each(|&p| rebuilt.tokens[p] = eos);
+        record.remasked.iter().for_each(|&p| rebuilt.tokens[p] = mask);
+        assert_eq!(rebuilt.tokens, canvas.tokens());
         assert!(record.remasked.iter().all(|&p| canvas.cells()[p] == Cell::Masked));
-        let mut kept = self.0.lock().unwrap();
-        *kept = *kept + record.commits.len() - record.remasked.len();
+        let rows: Vec<usize> = record.rows.iter().flat_map(|&(start, end)| start..end).collect();
+        assert_eq!(rows.len(), record.computed_rows);
+        assert!(record.commits.iter().all(|c| rows.contains(&c.position)), "a token of a row not computed");
+        rebuilt.committed = rebuilt.committed + record.commits.len() - record.remasked.len();
         ControlFlow::Continue(())
     }
 }
@@ -105,30 +123,35 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn every_strategy_ends_without_masks(
+    fn every_strategy_ends_without_masks_under_every_cache(
         positions in 1_usize..=6, symbols in 2_usize..=3, seed in any::<u64>(), block in 0_usize..=4,
         warm in any::<bool>(), policy in 0_usize..4,
     ) {
-        let rng = Rng::new(seed, 0);
-        let backbone = Attentive::new(positions, symbols, rng);
-        for (number, entry) in ALL.iter().enumerate() {
-            let spec = spelled(entry, Rng::new(seed, number as u64));
+        let backbone = Attentive::new(positions, symbols, Rng::new(seed, 0));
+        for (number, (entry, cache)) in ALL.iter().flat_map(|e| cache::ALL.iter().map(move |c| (e, c))).enumerate() {
+            let rng = Rng::new(seed, number as u64);
+            let spec = spelled::<Strategies>(entry, rng);
+            let spec = if entry.name == "demask" { spec.with("dependency", "oracle").unwrap() } else { spec };
+            let cache = spelled::<Caches>(cache, rng);
+            let name = format!("{spec} with {cache}");
             let options = Options {
                 sampling: Sampling { temperature: if warm { 0.8 } else { 0.0 }, ..Sampling::default() },
                 eos: [EosPolicy::FillAfter, EosPolicy::None, EosPolicy::BlockFill, EosPolicy::Stop][policy],
                 block_length: (block > 0).then_some(block),
                 seed,
+                cache,
                 ..Options::default()
             };
             let canvas = Canvas::generate(&[], positions, &backbone.spec.ids).unwrap();
-            let ledger = Ledger::default();
-            let job = Job::new(canvas, &spec, &Context::default(), options, Box::new(ledger.clone())).unwrap();
+            let rebuilt = Rebuilt { tokens: canvas.tokens().to_vec(), committed: 0 };
+            let replay = Replay(Arc::new(Mutex::new(rebuilt)));
+            let job = Job::new(canvas, &spec, &Context::default(), options, Box::new(replay.clone())).unwrap();
             let mut jobs = [job];
             let ended = Decoder::new(&backbone).run(&mut jobs);
-            prop_assert!(ended.is_ok(), "{spec}: {}", ended.unwrap_err());
-            prop_assert!(jobs[0].canvas().is_done(), "{spec}");
-            prop_assert!(!jobs[0].canvas().tokens().contains(&backbone.spec.ids.mask), "{spec}");
-            prop_assert_eq!(*ledger.0.lock().unwrap(), jobs[0].totals().committed, "{}", spec);
+            prop_assert!(ended.is_ok(), "{name}: {}", ended.unwrap_err());
+            prop_assert!(jobs[0].canvas().is_done(), "{name}");
+            prop_assert!(!jobs[0].canvas().tokens().contains(&backbone.spec.ids.mask), "{name}");
+            prop_assert_eq!(replay.0.lock().unwrap().committed, jobs[0].totals().committed, "{}", name);
         }
     }
 }

@@ -34,6 +34,7 @@ pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Re
     let header = Header {
         demask_trace: 1,
         strategy: decoding.strategy.to_string(),
+        cache: decoding.cache().clone(),
         tokens: canvas.tokens().to_vec(),
         response: (response.start, response.end),
         mask: canvas.ids().mask,

@@ -54,6 +54,7 @@ pub fn served(backbone: Arc<dyn Backbone>) -> Served {
             max_new_tokens: Some(40),
             eos: Default::default(),
             block_length: None,
+            cache: demask_decode::CacheSpec::default(),
         },
         name: "toy".into(),
     }

@@ -1,0 +1,267 @@
+//! The one spelling of strategies and caches, everywhere: `NAME[:key=value,…]`, read against a table of
+//! names and parameters. Unknown words are answered with the nearest known one.
+//!
+//! Invariant: a [`Spelled`] that exists names an entry of its table and holds only parameters that entry has,
+//! with values in range.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A parameter of a strategy or a cache.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    /// Its key.
+    pub key: &'static str,
+    /// Default as it would be written; empty when absent by default.
+    pub default: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// One line of meaning.
+    pub help: &'static str,
+}
+
+/// Values a parameter takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// A whole number of at least 1.
+    Count,
+    /// A whole number, 0 included.
+    Whole,
+    /// A real number in a closed range.
+    Number(f64, f64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl Param {
+    /// Refuses a value that is not one of its kind.
+    pub(crate) fn check(&self, owner: &str, value: &str) -> Result<()> {
+        let why = match self.kind {
+            Kind::Count if value.parse::<usize>().is_ok_and(|v| v >= 1) => return Ok(()),
+            Kind::Count => "must be a whole number of at least 1".to_owned(),
+            Kind::Whole if value.parse::<usize>().is_ok() => return Ok(()),
+            Kind::Whole => "must be a whole number".to_owned(),
+            Kind::Number(low, high) => match value.parse::<f64>() {
+                Ok(v) if v >= low && v <= high => return Ok(()),
+                _ if high == f64::INFINITY => format!("must be a number of at least {low}"),
+                _ => format!("must be a number between {low} and {high}"),
+            },
+            Kind::Choice(words) if words.contains(&value) => return Ok(()),
+            Kind::Choice(words) => format!("must be one of {}", words.join(", ")),
+        };
+        Err(Error::BadValue { what: format!("{owner}:{}", self.key), value: value.into(), why })
+    }
+}
+
+/// An entry of a table, as far as its spelling goes.
+pub trait Listed: 'static {
+    /// Canonical name.
+    fn name(&self) -> &'static str;
+    /// Other spellings that are understood.
+    fn aliases(&self) -> &'static [&'static str];
+    /// Its parameters.
+    fn params(&self) -> &'static [Param];
+}
+
+/// A table of things that are spelled.
+pub trait Table: Clone + 'static {
+    /// What one of them is called in messages.
+    const KIND: &'static str;
+    /// One of them.
+    type Entry: Listed;
+    /// All of them.
+    fn all() -> &'static [Self::Entry];
+
+    /// Looks an entry up by name or alias; an unknown one is answered with the nearest name.
+    fn find(name: &str) -> Result<&'static Self::Entry> {
+        let same = |e: &&Self::Entry| e.name() == name || e.aliases().contains(&name);
+        Self::all().iter().find(same).ok_or_else(|| Error::Unknown {
+            kind: Self::KIND,
+            name: name.into(),
+            nearest: nearest(name, Self::all().iter().map(Listed::name)),
+        })
+    }
+
+    /// Looks a parameter up; an unknown key is answered with the nearest one.
+    fn param(entry: &Self::Entry, key: &str) -> Result<&'static Param> {
+        entry.params().iter().find(|p| p.key == key).ok_or_else(|| Error::UnknownParameter {
+            kind: Self::KIND,
+            name: entry.name().into(),
+            key: key.into(),
+            nearest: nearest(key, entry.params().iter().map(|p| p.key)),
+        })
+    }
+}
+
+/// A name of a table and the parameters that were given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String", bound = "T: Table")]
+pub struct Spelled<T> {
+    name: &'static str,
+    given: Vec<(&'static str, String)>,
+    table: PhantomData<T>,
+}
+
+impl<T: Table> Spelled<T> {
+    /// The canonical name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Parameters that were given.
+    pub fn given(&self) -> &[(&'static str, String)] {
+        &self.given
+    }
+
+    /// Adds or replaces a parameter.
+    pub fn with(mut self, key: &str, value: impl ToString) -> Result<Self> {
+        let param = T::param(self.entry(), key)?;
+        let value = value.to_string();
+        param.check(self.name, &value)?;
+        self.given.retain(|(k, _)| *k != param.key);
+        self.given.push((param.key, value));
+        Ok(self)
+    }
+
+    /// Its entry of the table.
+    pub fn entry(&self) -> &'static T::Entry {
+        T::find(self.name).unwrap_or_else(|_| unreachable!("a spelling is only made of a known name"))
+    }
+
+    /// Values of its parameters, given or default.
+    pub fn values(&self) -> Values<'_> {
+        Values { name: self.name, params: self.entry().params(), given: &self.given }
+    }
+}
+
+impl<T: Table> FromStr for Spelled<T> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let name = T::find(name.trim())?.name();
+        let mut spec = Self { name, given: Vec::new(), table: PhantomData };
+        for pair in rest.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(Error::BadValue {
+                    what: format!("{} {name}", T::KIND),
+                    value: pair.into(),
+                    why: "parameters are written key=value".into(),
+                });
+            };
+            if spec.given.iter().any(|(k, _)| *k == key.trim()) {
+                return Err(Error::BadValue {
+                    what: format!("{name}:{}", key.trim()),
+                    value: value.into(),
+                    why: "is given twice".into(),
+                });
+            }
+            spec = spec.with(key.trim(), value.trim())?;
+        }
+        Ok(spec)
+    }
+}
+
+impl<T> fmt::Display for Spelled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        for (i, (key, value)) in self.given.iter().enumerate() {
+            write!(f, "{}{key}={value}", if i == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
+impl<T> From<Spelled<T>> for String {
+    fn from(spec: Spelled<T>) -> Self {
+        spec.to_string()
+    }
+}
+
+impl<T: Table> TryFrom<String> for Spelled<T> {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+/// Parameter values, given or default, for whoever builds the thing.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'a> {
+    name: &'static str,
+    params: &'static [Param],
+    given: &'a [(&'static str, String)],
+}
+
+impl Values<'_> {
+    /// The value as written, or the default (empty means absent).
+    pub fn text(&self, key: &str) -> &str {
+        let given = self.given.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
+        given.unwrap_or_else(|| self.params.iter().find(|p| p.key == key).map_or("", |p| p.default))
+    }
+
+    /// The value as a number; checked when the spelling was read.
+    pub fn number(&self, key: &str) -> f64 {
+        self.text(key).parse().unwrap_or(f64::NAN)
+    }
+
+    /// The value as a whole number, or `None` if it was not given and has no default.
+    pub fn count(&self, key: &str) -> Option<usize> {
+        self.text(key).parse().ok()
+    }
+
+    /// The canonical name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The known word with the smallest edit distance, if it is near enough to be meant; for a hopeless
+/// word, the list of all.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let known: Vec<&str> = known.collect();
+    let (distance, best) = known.iter().map(|k| (edits(word, k), *k)).min()?;
+    let near = distance <= 1 + word.chars().count().max(best.chars().count()) / 3;
+    Some(if near { best.to_owned() } else { format!("one of {}", known.join(", ")) })
+}
+
+/// Levenshtein distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_edits() {
+        assert_eq!((edits("kitten", "sitting"), edits("", "abc"), edits("same", "same")), (3, 3, 0));
+    }
+
+    #[test]
+    fn whole_numbers_may_be_zero_and_counts_may_not() {
+        let param = |kind| Param { key: "n", default: "", kind, help: "" };
+        assert!(param(Kind::Whole).check("x", "0").is_ok() && param(Kind::Count).check("x", "0").is_err());
+        assert!(
+            param(Kind::Whole).check("x", "-1").is_err() && param(Kind::Whole).check("x", "1.5").is_err()
+        );
+    }
+}
