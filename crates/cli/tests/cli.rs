@@ -107,11 +107,53 @@ fn chat_answers_each_line_and_takes_commands() {
 }
 
 #[test]
+fn a_cache_is_told_in_the_trace() {
+    let folder = Folder::new();
+    let trace = folder.path("trace.jsonl");
+    let model = fixture();
+    let run = demask(&[
+        "generate",
+        "--model",
+        &model,
+        "-n",
+        "40",
+        "-s",
+        "entropy:k=3",
+        "--block-length",
+        "10",
+        "--cache",
+        "dual",
+        "--trace",
+        &trace,
+        "--json",
+        PROMPT,
+    ]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let object: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(object["cache"], "dual");
+    let lines: Vec<Value> =
+        fs::read_to_string(&trace).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines[0]["cache"], "dual");
+    let counts: Vec<u64> = lines[1..].iter().map(|l| l["computed_rows"].as_u64().unwrap()).collect();
+    let length = lines[0]["tokens"].as_array().unwrap().len() as u64;
+    assert!(counts[0] == length && counts[1] <= 11, "{counts:?}");
+    let rows = lines[2]["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|r| r[1].as_u64().unwrap() - r[0].as_u64().unwrap()).sum::<u64>(), counts[1]);
+}
+
+#[test]
 fn strategies_and_completions_list_what_there_is() {
     let plain = demask(&["strategies"]);
     for name in ["demask", "entropy", "klass", "token-order", "tau", "0.04"] {
         assert!(plain.out.contains(name), "{name}");
     }
+    assert!(plain.out.contains("dual") && plain.out.contains("vicinity"));
+    let markdown = demask(&["strategies", "--markdown"]).out;
+    let kept = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/strategies.md")).unwrap();
+    assert!(
+        kept.replace("\r\n", "\n") == markdown,
+        "docs/strategies.md is not current: write it with demask strategies --markdown"
+    );
     assert!(demask(&["strategies", "klass", "--markdown"]).out.contains("| `conf` | `0.9` |"));
     assert!(demask(&["completions", "bash"]).out.contains("_demask"));
 }
@@ -133,6 +175,7 @@ fn mistakes_in_the_call_are_usage_errors() {
         (&["infill", "-m", &model, "no gap here"], "[MASK]"),
         (&["generate", "-m", &model, "--wrong", PROMPT], "--wrong"),
         (&["strategies", "foo"], "there is no strategy"),
+        (&["generate", "--model", "x", "--cache", "duel", "hello"], "did you mean dual"),
     ];
     for (args, sentence) in cases {
         let run = demask(args);

@@ -131,7 +131,8 @@ fn demask_in_blocks_with_a_dual_cache_computes_the_block() {
 #[test]
 fn company_changes_no_token_with_caches_either() {
     let (backbone, context) = (support::backbone(), context());
-    let strategies = ["demask:tau=0.1,gamma=0.4", "klass:conf=0.5,kl=0.05", "dawn", "saber", "entropy:k=2"];
+    let strategies =
+        ["demask:tau=0.1,gamma=0.4,revise=0.1", "wino:threshold=0.2", "dawn", "saber", "entropy:k=2"];
     let caches = ["dual", "prefix:refresh=3", "vicinity:before=2,after=3,warmup=1", "delayed", "none"];
     for guidance in [0.0, 0.7] {
         let job = |i: usize| {

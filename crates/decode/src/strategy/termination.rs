@@ -95,6 +95,7 @@ fn spelled<T: Table>(entry: &T::Entry, rng: Rng) -> Spelled<T> {
 struct Replay(Arc<Mutex<Rebuilt>>);
 
 struct Rebuilt {
+    revises: bool,
     tokens: Vec<u32>,
     committed: usize,
 }
@@ -110,6 +111,7 @@ impl Observer for Replay {
         record.filled.iter().for_each(|&p| rebuilt.tokens[p] = eos);
         record.remasked.iter().for_each(|&p| rebuilt.tokens[p] = mask);
         assert_eq!(rebuilt.tokens, canvas.tokens());
+        assert!(rebuilt.revises || record.remasked.is_empty(), "masks again, and does not say so");
         assert!(record.remasked.iter().all(|&p| canvas.cells()[p] == Cell::Masked));
         let rows: Vec<usize> = record.rows.iter().flat_map(|&(start, end)| start..end).collect();
         assert_eq!(rows.len(), record.computed_rows);
@@ -143,7 +145,8 @@ proptest! {
                 ..Options::default()
             };
             let canvas = Canvas::generate(&[], positions, &backbone.spec.ids).unwrap();
-            let rebuilt = Rebuilt { tokens: canvas.tokens().to_vec(), committed: 0 };
+            let revises = spec.build(&Context::default()).unwrap().revises();
+            let rebuilt = Rebuilt { revises, tokens: canvas.tokens().to_vec(), committed: 0 };
             let replay = Replay(Arc::new(Mutex::new(rebuilt)));
             let job = Job::new(canvas, &spec, &Context::default(), options, Box::new(replay.clone())).unwrap();
             let mut jobs = [job];

@@ -139,3 +139,63 @@ impl CustomOp3 for Op {
         Ok((tensor(gq, q)?, tensor(gk, k)?, tensor(gv, v)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    /// Softmax attention of one query over the keys named, in plain loops.
+    fn naive(a: &Attention, q: &[f32], k: &[Vec<f32>], v: &[Vec<f32>], keys: &[usize]) -> Vec<f32> {
+        let group = a.heads / a.kv_heads;
+        let mut out = Vec::new();
+        for head in 0..a.heads {
+            let part = |row: &[f32], head: usize| row[head * a.head_dim..(head + 1) * a.head_dim].to_vec();
+            let q = part(q, head);
+            let score = |&j: &usize| {
+                let dot: f32 = part(&k[j], head / group).iter().zip(&q).map(|(a, b)| a * b).sum();
+                dot / (a.head_dim as f32).sqrt()
+            };
+            let weights: Vec<f32> = keys.iter().map(|j| score(j).exp()).collect();
+            let total: f32 = weights.iter().sum();
+            for d in 0..a.head_dim {
+                let sum: f32 =
+                    keys.iter().zip(&weights).map(|(&j, w)| w * part(&v[j], head / group)[d]).sum();
+                out.push(sum / total);
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn a_shadow_sees_all_but_its_own_position() {
+        let attention = Attention { heads: 4, kv_heads: 2, head_dim: 4 };
+        let number = |i: usize| ((i * 37 % 101) as f32 / 101.0 - 0.5) * 3.0;
+        let matrix = |rows: usize, width: usize, salt: usize| -> Vec<Vec<f32>> {
+            (0..rows).map(|r| (0..width).map(|c| number(r * width + c + salt)).collect()).collect()
+        };
+        // Canvases of 5 and 3 rows, then shadows of positions 2 and 3 of the first and 0 of the second.
+        let (q, k, v) = (matrix(11, 16, 1), matrix(11, 8, 7), matrix(11, 8, 13));
+        let tensor = |rows: &[Vec<f32>]| {
+            Tensor::from_vec(rows.concat(), (rows.len(), rows[0].len()), &Device::Cpu).unwrap()
+        };
+        let segments: Arc<[Segment]> =
+            [0..5, 5..8].map(|r: Range<usize>| Segment { q: r.clone(), k: r, causal_offset: None }).into();
+        let shadows = [
+            ShadowKeys { canvas: 0..5, hidden: 2, shadows: 8..10 },
+            ShadowKeys { canvas: 0..5, hidden: 3, shadows: 8..10 },
+            ShadowKeys { canvas: 5..8, hidden: 5, shadows: 10..11 },
+        ];
+        let (qs, ks, vs) = (tensor(&q), tensor(&k), tensor(&v));
+        let out = attention.forward_with(&qs, &ks, &vs, &segments, &shadows).unwrap();
+        let out = out.to_vec2::<f32>().unwrap();
+        let seen: [&[usize]; 3] = [&[0, 1, 3, 4, 8, 9], &[0, 1, 2, 4, 8, 9], &[6, 7, 10]];
+        let real = (0..8).map(|r| if r < 5 { vec![0, 1, 2, 3, 4] } else { vec![5, 6, 7] });
+        for (row, keys) in real.chain(seen.map(<[usize]>::to_vec)).enumerate() {
+            let expected = naive(&attention, &q[row], &k, &v, &keys);
+            let far = out[row].iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(far < 1e-5, "row {row} differs by {far}");
+        }
+    }
+}
