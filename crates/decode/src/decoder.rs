@@ -90,11 +90,15 @@ impl<'a> Decoder<'a> {
             strategy.on_logits(step, rows);
         })?;
         marginals.truncate(ask.masked.len());
-        let read = start.elapsed().as_secs_f64();
+        if let Some(shadow) = &pass.shadow {
+            let (plain, canvas) = (Reader { guide: None, ..reader }, &job.canvas);
+            plain.read(self.backbone, shadow, &ask.verify, |rows| strategy.on_verify(canvas, rows))?;
+        }
         let attention = pass.attention.map(|map| match &mut job.cache {
             Some(cache) => cache.complete(&ask.rows, map),
             None => map,
         });
+        let read = start.elapsed().as_secs_f64();
         let probe = BackboneProbe::new(self.backbone, ROW_BUDGET);
         let selection = strategy.select(&Step {
             index: step,

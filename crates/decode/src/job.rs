@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use demask_model::{Query, Reuse, Spec};
+use demask_model::{Query, Reuse, Shadow, Spec};
 
 use crate::cache::{CacheSpec, Moment, RowCache, ranges};
 use crate::canvas::{Canvas, Cell, EosPolicy, Pick};
@@ -168,7 +168,7 @@ impl Job {
             None => (0..length).collect(),
             Some(cache) => {
                 let predicting = masked.iter().map(|&p| spec.predicting_row(p));
-                let hidden = needs.hidden.iter().flat_map(|row| masked.iter().map(|&p| row.of(p)));
+                let hidden = needs.hidden.iter().flat_map(|row| masked.iter().map(move |&p| row.of(p)));
                 let needed: Vec<usize> = predicting.chain(hidden).collect();
                 let (canvas, step) = (&self.canvas, self.totals.steps);
                 cache.plan(&Moment { canvas, block: &block, place, step }, &needed)
@@ -184,6 +184,8 @@ impl Job {
             }
             Extent::Canvas => (0..block.end).filter(|&p| cells[p] != Cell::Masked).collect(),
         };
+        let committed = |&p: &usize| matches!(cells[p], Cell::Committed { .. });
+        let verify = block.clone().filter(|p| needs.verify && committed(p)).collect();
         let predict = masked.iter().copied().chain(decided.into_iter().filter(fresh)).collect();
         let unconditional = (self.options.guidance != 0.0).then(|| {
             let hide = |(&token, cell): (&u32, &Cell)| {
@@ -191,7 +193,7 @@ impl Job {
             };
             self.canvas.tokens().iter().zip(cells).map(hide).collect()
         });
-        Ask { place, block, masked, predict, rows, unconditional }
+        Ask { place, block, masked, predict, verify, rows, unconditional }
     }
 
     /// The queries of a step: the canvas, and the unconditional one where guidance asks for it.
@@ -211,6 +213,8 @@ impl Job {
             hidden: needs.hidden.map(|row| (ask.masked.as_slice(), row)),
             attention_layers: needs.attention_layers,
             cache: own,
+            shadow: (!ask.verify.is_empty())
+                .then(|| Shadow { block: ask.block.clone(), verify: &ask.verify }),
         };
         let guided = ask.unconditional.as_ref().map(|tokens| Query {
             tokens,
@@ -298,6 +302,8 @@ pub(crate) struct Ask {
     pub(crate) masked: Vec<usize>,
     /// Positions to predict: the masks, then the decided ones that the strategy wants to see.
     pub(crate) predict: Vec<usize>,
+    /// Committed positions of the block that the strategy wants to verify.
+    pub(crate) verify: Vec<usize>,
     /// Rows computed afresh; all of them without a cache.
     pub(crate) rows: Vec<usize>,
     /// The canvas with everything that was given masked, where guidance asks for it.

@@ -1,6 +1,7 @@
 //! Decoding of masked-diffusion language models: canvas, marginals, dependency, strategies, caches,
 //! sampler, loop and trace. Token ids only: this crate knows no strings.
 
+pub mod audit;
 pub mod cache;
 pub mod canvas;
 pub mod decoder;

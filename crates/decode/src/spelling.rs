@@ -8,7 +8,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 
@@ -99,8 +100,7 @@ pub trait Table: Clone + 'static {
 }
 
 /// A name of a table and the parameters that were given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String", bound = "T: Table")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spelled<T> {
     name: &'static str,
     given: Vec<(&'static str, String)>,
@@ -177,17 +177,15 @@ impl<T> fmt::Display for Spelled<T> {
     }
 }
 
-impl<T> From<Spelled<T>> for String {
-    fn from(spec: Spelled<T>) -> Self {
-        spec.to_string()
+impl<T> Serialize for Spelled<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
-impl<T: Table> TryFrom<String> for Spelled<T> {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
+impl<'de, T: Table> Deserialize<'de> for Spelled<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

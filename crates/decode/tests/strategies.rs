@@ -84,8 +84,8 @@ impl<F: Fn(&[u32]) -> Table + Send + Sync> Backbone for Scripted<F> {
             Pass {
                 predicting: rows(query.predict),
                 hidden: query.hidden.map(|(positions, _)| rows(positions)),
-                attention: None,
                 computed_rows: query.tokens.len(),
+                ..Pass::default()
             }
         };
         Ok(batch.iter_mut().map(pass).collect())

@@ -4,6 +4,8 @@
 //! Invariant: a row's numbers do not depend on which other canvases, or how many rows, are in the
 //! batch. Dream's logit shift is applied here, so callers only ever speak of positions.
 
+use std::ops::Range;
+
 use crate::config::Spec;
 use crate::error::{Error, Result};
 
@@ -56,6 +58,18 @@ pub struct Query<'a> {
     pub attention_layers: usize,
     /// Keys and values kept from earlier passes; `None` computes every row.
     pub cache: Option<Reuse<'a>>,
+    /// What the model would say at decided positions without their tokens is wanted too.
+    pub shadow: Option<Shadow<'a>>,
+}
+
+/// A second copy of a block within the same pass (WINO): each of its cells holds a mask, stands at the row that
+/// predicts its position, and sees everything but the real cell of that position. Nothing real sees the copy.
+#[derive(Debug, Clone)]
+pub struct Shadow<'a> {
+    /// Positions that are copied.
+    pub block: Range<usize>,
+    /// Those of them whose distributions are wanted.
+    pub verify: &'a [usize],
 }
 
 /// Use of a key/value cache in one pass.
@@ -75,7 +89,9 @@ pub struct Pass {
     pub hidden: Option<Rows>,
     /// Mean attention `[len, len]` (query row, key row), where asked for.
     pub attention: Option<Rows>,
-    /// How many rows were computed afresh.
+    /// Rows that predict the positions of `Shadow::verify` without their own tokens, in that order.
+    pub shadow: Option<Rows>,
+    /// How many rows of the canvas were computed afresh.
     pub computed_rows: usize,
 }
 
@@ -160,6 +176,12 @@ pub(crate) fn check(spec: &Spec, query: &Query<'_>) -> Result<()> {
     let hidden = query.hidden.map_or(&[][..], |(positions, _)| positions);
     if let Some(position) = query.predict.iter().chain(hidden).find(|&&p| p >= len) {
         return Err(Error::Query(format!("position {position} is outside the canvas of {len} tokens")));
+    }
+    if let Some(shadow) = &query.shadow {
+        let outside = shadow.verify.iter().find(|p| !shadow.block.contains(p));
+        if shadow.block.end > len || outside.is_some() {
+            return Err(Error::Query("the block to verify does not lie in the canvas".into()));
+        }
     }
     if let Some(reuse) = &query.cache {
         let sorted = reuse.rows.windows(2).all(|w| w[0] < w[1]) && reuse.rows.last().is_none_or(|&r| r < len);

@@ -12,7 +12,7 @@ pub mod tabular;
 pub mod text;
 pub mod transformer;
 
-pub use backbone::{Backbone, HiddenRow, KvCache, Pass, Query, Reuse, Rows};
+pub use backbone::{Backbone, HiddenRow, KvCache, Pass, Query, Reuse, Rows, Shadow};
 pub use config::{Spec, SpecialIds};
 pub use error::{Error, Result};
 pub use load::LoadOptions;

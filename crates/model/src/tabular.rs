@@ -91,6 +91,21 @@ impl Tabular {
     }
 }
 
+impl Tabular {
+    /// Log-probabilities at each position as if its own token were not known.
+    fn without(&self, tokens: &[u32], positions: &[usize]) -> Rows {
+        let mut rows = Rows { data: Vec::new(), width: self.spec.vocab };
+        for &position in positions {
+            let mut tokens = tokens.to_vec();
+            tokens[position] = self.spec.ids.mask;
+            let p = self.conditional(&tokens, &[position]);
+            rows.data.extend(p.iter().map(|p| p.ln() as f32));
+            rows.data.extend([f32::NEG_INFINITY; 2]);
+        }
+        rows
+    }
+}
+
 impl Backbone for Tabular {
     fn spec(&self) -> &Spec {
         &self.spec
@@ -127,6 +142,7 @@ impl Backbone for Tabular {
                 predicting: rows(&tokens, query.predict),
                 hidden: query.hidden.map(|(positions, _)| rows(&tokens, positions)),
                 attention: None,
+                shadow: query.shadow.as_ref().map(|shadow| self.without(&tokens, shadow.verify)),
                 computed_rows,
             })
         };

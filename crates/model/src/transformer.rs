@@ -12,7 +12,7 @@ use crate::arch::{self, Names};
 use crate::backbone::{self, Backbone, KvCache, Pass, Query, Rows};
 use crate::config::Spec;
 use crate::error::{Error, Result};
-use crate::layer::{Attention, Embedding, Linear, Mlp, RmsNorm, Rope};
+use crate::layer::{Attention, Embedding, Linear, Mlp, RmsNorm, Rope, ShadowKeys};
 use crate::memory;
 
 /// Where a Transformer takes its parameters from: a mapped checkpoint, or tensors to train.
@@ -55,6 +55,8 @@ pub struct Packed {
     pub positions: Arc<[u32]>,
     /// Which rows see which.
     pub segments: Arc<[Segment]>,
+    /// What the last rows see, which are shadows; none in training.
+    pub shadows: Arc<[ShadowKeys]>,
 }
 
 impl Packed {
@@ -67,7 +69,7 @@ impl Packed {
             positions.extend(0..canvas.len() as u32);
             segments.push(Segment { q: rows.clone(), k: rows, causal_offset: causal.then_some(0) });
         }
-        Self { tokens, positions: positions.into(), segments: segments.into() }
+        Self { tokens, positions: positions.into(), segments: segments.into(), shadows: [].into() }
     }
 }
 
@@ -172,7 +174,7 @@ impl Block {
         };
         let q = rope.forward(&self.q.forward(&normed)?, positions)?;
         keys.watch(index, &attention, &q, &k, segments)?;
-        let attended = attention.forward(&q, &k, &v, segments)?;
+        let attended = attention.forward_with(&q, &k, &v, segments, &packed.shadows)?;
         let x = (x + self.o.forward(&attended)?)?;
         let mlp = self.mlp.forward(&self.ffn_norm.forward(&x)?)?;
         Ok((x + mlp)?)
@@ -251,6 +253,12 @@ impl Keys for Session<'_, '_> {
             ks.push(k);
             vs.push(v);
         }
+        // Shadows come after all canvases and are kept by no cache.
+        let real = self.fresh.last().map_or(0, |f| f.end);
+        if k.dim(0)? > real {
+            ks.push(k.narrow(0, real, k.dim(0)? - real)?);
+            vs.push(v.narrow(0, real, v.dim(0)? - real)?);
+        }
         Ok((Tensor::cat(&ks, 0)?, Tensor::cat(&vs, 0)?))
     }
 
@@ -316,9 +324,12 @@ impl Backbone for Transformer {
                 reuse.cache.clear();
             }
         }
-        let (packed, fresh) = pack(batch);
+        let (packed, fresh) = pack(&self.spec, batch);
         let needs: Vec<Vec<usize>> = batch.iter().map(|q| self.needed_rows(q)).collect();
-        let rows = packed_rows(batch, &fresh, &needs)?;
+        let mut rows = packed_rows(batch, &fresh, &needs)?;
+        let mut shadow = rows.len();
+        let real = packed.tokens.len() - packed.shadows.len();
+        rows.extend((real..packed.tokens.len()).map(|row| row as u32));
         let whole = batch.iter().any(|q| q.attention_layers > 0) || rows.is_empty();
         let wanted = (!whole).then(|| select(&packed, &rows));
         let layers = self.blocks.len();
@@ -336,6 +347,14 @@ impl Backbone for Transformer {
         for (((query, need), fresh), map) in batch.iter().zip(&needs).zip(&fresh).zip(maps) {
             let mut pass = self.pass(query, need, &hidden, start);
             pass.attention = map.map(|m| to_rows(&m)).transpose()?;
+            if let Some(shadowed) = &query.shadow {
+                let mut verified = Rows { data: Vec::new(), width: self.spec.hidden };
+                for &position in shadowed.verify {
+                    verified.data.extend_from_slice(hidden.row(shadow + position - shadowed.block.start));
+                }
+                pass.shadow = Some(verified);
+                shadow += shadowed.block.len();
+            }
             pass.computed_rows = fresh.len();
             passes.push(pass);
             start += need.len();
@@ -385,14 +404,13 @@ impl Transformer {
             hidden: query
                 .hidden
                 .map(|(positions, which)| gather(&mut positions.iter().map(|&p| which.of(p)))),
-            attention: None,
-            computed_rows: 0,
+            ..Pass::default()
         }
     }
 }
 
-/// Packs the fresh rows of every canvas; returns each canvas's range among them.
-fn pack(batch: &[Query<'_>]) -> (Packed, Vec<Range<usize>>) {
+/// Packs the fresh rows of every canvas, then the shadows of all; returns each canvas's range among them.
+fn pack(spec: &Spec, batch: &[Query<'_>]) -> (Packed, Vec<Range<usize>>) {
     let (mut tokens, mut positions, mut segments, mut fresh) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut keys = 0;
@@ -413,7 +431,19 @@ fn pack(batch: &[Query<'_>]) -> (Packed, Vec<Range<usize>>) {
         keys += query.tokens.len();
         fresh.push(q);
     }
-    (Packed { tokens, positions: positions.into(), segments: segments.into() }, fresh)
+    let mut shadows = Vec::new();
+    for (query, segment) in batch.iter().zip(&segments) {
+        let Some(shadow) = &query.shadow else { continue };
+        let own = keys + shadows.len()..keys + shadows.len() + shadow.block.len();
+        for position in shadow.block.clone() {
+            tokens.push(spec.ids.mask);
+            positions.push(spec.predicting_row(position) as u32);
+            let canvas = segment.k.clone();
+            shadows.push(ShadowKeys { hidden: canvas.start + position, canvas, shadows: own.clone() });
+        }
+    }
+    let (positions, segments, shadows) = (positions.into(), segments.into(), shadows.into());
+    (Packed { tokens, positions, segments, shadows }, fresh)
 }
 
 /// Needed rows as indices into the packed fresh rows.

@@ -1,12 +1,13 @@
-//! `demask strategies`: every decoder, its parameters and where it comes from.
+//! `demask strategies`: every decoder and cache, its parameters, cost and source; also writes docs/strategies.md.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
-use demask_decode::strategy::{ALL, Cost, Entry};
+use demask_decode::cache;
+use demask_decode::strategy::{self, ALL, Cost, Entry, Kind, Param};
 
-/// Lists the decoders, their parameters and defaults
+/// Lists the decoders and caches, their parameters and defaults
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Show only this one
@@ -18,13 +19,58 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let entries: Vec<&Entry> = match &args.name {
-        Some(name) => vec![demask_decode::strategy::find(name)?],
-        None => ALL.iter().collect(),
+    let text = match &args.name {
+        None if args.markdown => markdown()?,
+        None => plain()?,
+        Some(name) => one(name, args.markdown)?,
     };
-    let text = if args.markdown { markdown(&entries)? } else { plain(&entries)? };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// What is said of a strategy or of a cache.
+struct About {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    summary: &'static str,
+    source: &'static str,
+    cost: String,
+    params: &'static [Param],
+}
+
+impl From<&Entry> for About {
+    fn from(e: &Entry) -> Self {
+        let (name, aliases, params) = (e.name, e.aliases, e.params);
+        Self { name, aliases, summary: e.summary, source: e.source, cost: cost(e.cost).into(), params }
+    }
+}
+
+impl From<&cache::Entry> for About {
+    fn from(e: &cache::Entry) -> Self {
+        let (name, aliases, params) = (e.name, e.aliases, e.params);
+        Self {
+            name,
+            aliases,
+            summary: e.summary,
+            source: e.source,
+            cost: format!("{} per pass", e.cost),
+            params,
+        }
+    }
+}
+
+fn one(name: &str, as_markdown: bool) -> Result<String> {
+    let about = match cache::find(name) {
+        Ok(cache) => About::from(cache),
+        Err(_) => About::from(strategy::find(name)?),
+    };
+    let mut out = String::new();
+    if as_markdown {
+        section(&mut out, &about)?
+    } else {
+        paragraph(&mut out, &about)?
+    }
+    Ok(out)
 }
 
 fn cost(cost: Cost) -> &'static str {
@@ -32,43 +78,79 @@ fn cost(cost: Cost) -> &'static str {
         Cost::Logits => "one forward pass",
         Cost::Predictor => "one forward pass and one d×d product over the masked rows",
         Cost::Attention => "one forward pass and the attention maps of its last layers",
+        Cost::Shadow => "one forward pass with a second copy of the block",
         Cost::ExtraForwards => "more forward passes",
     }
 }
 
-fn plain(entries: &[&Entry]) -> Result<String> {
+fn plain() -> Result<String> {
     let mut out = String::new();
-    for entry in entries {
-        writeln!(out, "{}\n  {}", entry.name, entry.summary)?;
-        writeln!(out, "  from {}; a step costs {}", entry.source, cost(entry.cost))?;
-        if !entry.aliases.is_empty() {
-            writeln!(out, "  also called {}", entry.aliases.join(", "))?;
-        }
-        for param in entry.params {
-            let default = if param.default.is_empty() { "-" } else { param.default };
-            writeln!(out, "    {:<12} {:<10} {}", param.key, default, param.help)?;
-        }
-        writeln!(out)?;
-    }
-    writeln!(out, "Spelled NAME[:key=value,…], for example demask:tau=0.04,gamma=0.9 or entropy:k=2.")?;
+    ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into()))?;
+    writeln!(out, "Spelled NAME[:key=value,…], for example demask:tau=0.04,gamma=0.9 or entropy:k=2.\n")?;
+    writeln!(out, "Caches (--cache), which work with every strategy:\n")?;
+    cache::ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into()))?;
     Ok(out)
 }
 
-fn markdown(entries: &[&Entry]) -> Result<String> {
-    let mut out = String::from("# Strategies\n\nWritten by `demask strategies --markdown`.\n");
-    for entry in entries {
-        writeln!(out, "\n## `{}`\n\n{}.\n", entry.name, capitalised(entry.summary))?;
-        writeln!(out, "Source: {}. A step costs {}.\n", entry.source, cost(entry.cost))?;
-        if !entry.params.is_empty() {
-            writeln!(out, "| parameter | default | meaning |\n|---|---|---|")?;
-        }
-        for param in entry.params {
-            let default =
-                if param.default.is_empty() { "–".into() } else { format!("`{}`", param.default) };
-            writeln!(out, "| `{}` | {default} | {} |", param.key, param.help.replace('|', "\\|"))?;
-        }
+fn paragraph(out: &mut String, about: &About) -> Result<()> {
+    writeln!(out, "{}\n  {}", about.name, about.summary)?;
+    writeln!(out, "  from {}; a step costs {}", about.source, about.cost)?;
+    if !about.aliases.is_empty() {
+        writeln!(out, "  also called {}", about.aliases.join(", "))?;
     }
+    for param in about.params {
+        let default = if param.default.is_empty() { "-" } else { param.default };
+        writeln!(out, "    {:<12} {:<10} {}", param.key, default, param.help)?;
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+fn markdown() -> Result<String> {
+    let mut out = String::from(
+        "# Strategies and caches\n\nWritten by `demask strategies --markdown`. A strategy chooses which masks a step \
+         unmasks; a cache chooses which\nrows it computes. Any strategy works with any cache, on the whole canvas or in \
+         blocks (`--block-length`).\n\n\
+         | strategy | meaning | a step costs | source |\n|---|---|---|---|\n",
+    );
+    let row = |out: &mut String, about: &About| {
+        let (name, link) = (about.name, about.name.replace(' ', "-"));
+        writeln!(out, "| [`{name}`](#{link}) | {} | {} | {} |", about.summary, about.cost, about.source)
+    };
+    ALL.iter().try_for_each(|entry| row(&mut out, &entry.into()))?;
+    writeln!(out, "\n| cache | meaning | a step costs | source |\n|---|---|---|---|")?;
+    cache::ALL.iter().try_for_each(|entry| row(&mut out, &entry.into()))?;
+    ALL.iter().try_for_each(|entry| section(&mut out, &entry.into()))?;
+    cache::ALL.iter().try_for_each(|entry| section(&mut out, &entry.into()))?;
     Ok(out)
+}
+
+fn section(out: &mut String, about: &About) -> Result<()> {
+    writeln!(out, "\n## `{}`\n\n{}.\n", about.name, capitalised(about.summary))?;
+    writeln!(out, "Source: {}. A step costs {}.", about.source, about.cost)?;
+    if !about.aliases.is_empty() {
+        let names: Vec<String> = about.aliases.iter().map(|a| format!("`{a}`")).collect();
+        writeln!(out, "Also called {}.", names.join(", "))?;
+    }
+    if !about.params.is_empty() {
+        writeln!(out, "\n| parameter | default | values | meaning |\n|---|---|---|---|")?;
+    }
+    for param in about.params {
+        let default = if param.default.is_empty() { "–".into() } else { format!("`{}`", param.default) };
+        let help = param.help.replace('|', "\\|");
+        writeln!(out, "| `{}` | {default} | {} | {help} |", param.key, values(param.kind))?;
+    }
+    Ok(())
+}
+
+fn values(kind: Kind) -> String {
+    match kind {
+        Kind::Count => "whole, from 1".into(),
+        Kind::Whole => "whole, from 0".into(),
+        Kind::Number(low, f64::INFINITY) => format!("from {low}"),
+        Kind::Number(low, high) => format!("{low} to {high}"),
+        Kind::Choice(words) => words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn capitalised(text: &str) -> String {

@@ -1,5 +1,6 @@
-//! `demask validate`: the paper's assumption and bound, measured on a model.
+//! `demask validate`: the paper's assumption and bound, and what decoding promises, measured on a model.
 
+mod decoding;
 mod examples;
 
 use std::io::Write;
@@ -14,7 +15,7 @@ use crate::args::{DecodeArgs, ModelArgs};
 use crate::loaded::Loaded;
 use examples::Examples;
 
-/// Measures the theory's assumption and bound on a model
+/// Measures the theory's assumption and bound on a model, and checks every decoder on it
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -25,6 +26,7 @@ pub struct Args {
 enum What {
     SubAdditivity(SubAdditivity),
     Bound(Bound),
+    Decoding(Box<decoding::Args>),
 }
 
 /// Tests how often revealing a set changes a position more than its members do, summed (section 5.4)
@@ -87,6 +89,7 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::SubAdditivity(args) => sub_additivity(args),
         What::Bound(args) => bound(args),
+        What::Decoding(args) => decoding::run(args),
     }
 }
 

@@ -1,5 +1,8 @@
 //! DEMASK, the paper's strategy: dependency from a predictor (or the true one from the oracle),
 //! then Algorithm 2.
+//!
+//! Everything with a default other than the paper's is off unless asked for: another start, both directions, a budget
+//! per position, thresholds that change with the progress of the block, and remasking guided by dependency.
 
 use std::sync::Arc;
 
@@ -7,6 +10,7 @@ use crate::dependency::{Dependency, DependencySource, Draws, Oracle};
 use crate::error::{Error, Result};
 use crate::strategy::greedy::{Limit, Start, Thresholds, limited_subset};
 use crate::strategy::registry::{Cost, Entry, Kind, Param};
+use crate::strategy::revision::Revision;
 use crate::strategy::spec::Values;
 use crate::strategy::{Needs, Selection, Step, Strategy};
 
@@ -32,8 +36,8 @@ pub(super) const ENTRY: Entry = Entry {
         Param {
             key: "start",
             default: "leftmost",
-            kind: Kind::Choice(&["leftmost", "confident"]),
-            help: "the position that opens the set",
+            kind: Kind::Choice(&["leftmost", "confident", "independent"]),
+            help: "what opens the set: the left-most mask, the surest, or of the sure ones the least dependent",
         },
         Param {
             key: "confidence",
@@ -65,12 +69,34 @@ pub(super) const ENTRY: Entry = Entry {
             kind: Kind::Choice(&["sum", "position"]),
             help: "tau bounds the dependency of the whole step, or that of each position in it",
         },
+        Param {
+            key: "tau_end",
+            default: "",
+            kind: Kind::Number(0.0, f64::INFINITY),
+            help: "tau moves evenly to this as the block fills (tau itself if not given)",
+        },
+        Param {
+            key: "gamma_end",
+            default: "",
+            kind: Kind::Number(0.0, 1.0),
+            help: "gamma moves evenly to this as the block fills (gamma itself if not given)",
+        },
+        Param {
+            key: "revise",
+            default: "",
+            kind: Kind::Number(0.0, f64::INFINITY),
+            help: "mask a token again, once, if what it depended on was revealed to more than this (off if not given)",
+        },
     ],
     build,
 };
 
 struct Demask {
+    /// At the start of a block.
     thresholds: Thresholds,
+    /// τ and γ when its last mask is decided.
+    end: (f32, f32),
+    revision: Option<Revision>,
     filtered: bool,
     both: bool,
     limit: Limit,
@@ -87,13 +113,17 @@ fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
                 .into(),
         })?,
     };
-    let start = if values.text("start") == "confident" { Start::Confident } else { Start::Leftmost };
+    let start = match values.text("start") {
+        "confident" => Start::Confident,
+        "independent" => Start::Independent,
+        _ => Start::Leftmost,
+    };
+    let (tau, gamma) = (values.number("tau") as f32, values.number("gamma") as f32);
+    let given = |key: &str| values.text(key).parse::<f32>().ok();
     Ok(Box::new(Demask {
-        thresholds: Thresholds {
-            tau: values.number("tau") as f32,
-            gamma: values.number("gamma") as f32,
-            start,
-        },
+        thresholds: Thresholds { tau, gamma, start },
+        end: (given("tau_end").unwrap_or(tau), given("gamma_end").unwrap_or(gamma)),
+        revision: given("revise").map(Revision::new),
         filtered: values.text("confidence") == "filtered",
         both: values.text("charge") == "both",
         limit: if values.text("budget") == "position" { Limit::Position } else { Limit::Sum },
@@ -106,6 +136,10 @@ impl Strategy for Demask {
         Needs { hidden: self.source.hidden_row(), ..Needs::default() }
     }
 
+    fn revises(&self) -> bool {
+        self.revision.is_some()
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let confidence: Vec<f32> = step
             .marginals
@@ -115,14 +149,29 @@ impl Strategy for Demask {
         let dependency = self.source.dependency(step)?;
         let charged = self.both.then(|| larger_direction(&dependency));
         let subset =
-            limited_subset(charged.as_ref().unwrap_or(&dependency), &confidence, self.thresholds, self.limit);
+            limited_subset(charged.as_ref().unwrap_or(&dependency), &confidence, self.now(step), self.limit);
+        let remask =
+            self.revision.as_mut().map(|r| r.commit(step, &dependency, &subset.chosen)).unwrap_or_default();
         Ok(Selection {
             chosen: subset.chosen,
+            remask,
             stop: Some(subset.stop),
             budget: Some(subset.budget),
             dependency: Some(dependency),
             ..Selection::default()
         })
+    }
+}
+
+impl Demask {
+    /// The thresholds of this step: on the line between start and end, by the part of the block that is decided.
+    fn now(&self, step: &Step<'_>) -> Thresholds {
+        let left = step.masked.len() as f32 / step.block.entered_with.max(1) as f32;
+        let progress = (1.0 - left).clamp(0.0, 1.0);
+        let between =
+            |start: f32, end: f32| if start == end { start } else { start + (end - start) * progress };
+        let Thresholds { tau, gamma, start } = self.thresholds;
+        Thresholds { tau: between(tau, self.end.0), gamma: between(gamma, self.end.1), start }
     }
 }
 
@@ -136,6 +185,59 @@ fn larger_direction(dependency: &Dependency) -> Dependency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::Stop;
+    use crate::strategy::testing::Scene;
+
+    /// A dependency written down.
+    struct Fixed(Dependency);
+
+    impl DependencySource for Fixed {
+        fn hidden_row(&self) -> Option<demask_model::HiddenRow> {
+            None
+        }
+
+        fn dependency(&self, step: &Step<'_>) -> Result<Dependency> {
+            assert_eq!(step.masked.len(), self.0.len());
+            Ok(self.0.clone())
+        }
+    }
+
+    fn demask(source: Dependency, tau: f32, gamma: f32) -> Demask {
+        Demask {
+            thresholds: Thresholds { tau, gamma, start: Start::Leftmost },
+            end: (tau, gamma),
+            revision: None,
+            filtered: false,
+            both: false,
+            limit: Limit::Sum,
+            source: Arc::new(Fixed(source)),
+        }
+    }
+
+    #[test]
+    fn the_leftmost_opens_the_set_and_tau_closes_it() {
+        let d = Dependency::from_rows(vec![0.0, 0.9, 0.9, 0.25, 0.0, 0.9, 0.5, 0.0, 0.0], 3);
+        let got = Scene::new(&[0.1, 0.95, 0.95]).select(&mut demask(d, 0.25, 0.9));
+        // Position 1 costs exactly tau; position 2 costs 0.5 more.
+        assert_eq!((got.chosen.as_slice(), got.stop), (&[0, 1][..], Some(Stop::Budget)));
+        assert_eq!(got.budget.map(|b| (b.limit, b.used)), Some((0.25, 0.25)));
+    }
+
+    #[test]
+    fn thresholds_move_with_the_progress_of_the_block() {
+        let d = || Dependency::from_rows(vec![0.0, 0.0, 0.5, 0.0], 2);
+        let adaptive = |entered_with: usize| {
+            let mut strategy = Demask { end: (1.0, 0.5), ..demask(d(), 0.0, 0.75) };
+            let mut scene = Scene::new(&[0.1, 0.7]);
+            scene.block.entered_with = entered_with;
+            scene.select(&mut strategy)
+        };
+        // Nothing is decided: gamma is 0.75. Half is: gamma 0.625, tau 0.5, exactly what the second costs.
+        assert_eq!((adaptive(2).chosen.len(), adaptive(2).stop), (1, Some(Stop::NoCandidate)));
+        assert_eq!(adaptive(4).chosen, [0, 1]);
+        // A third is: gamma ≈ 0.667 lets it pass, tau ≈ 0.333 does not.
+        assert_eq!((adaptive(3).chosen.len(), adaptive(3).stop), (1, Some(Stop::Budget)));
+    }
 
     #[test]
     fn both_directions_are_charged_at_the_larger() {

@@ -15,6 +15,8 @@ pub enum Start {
     Leftmost,
     /// The most confident one.
     Confident,
+    /// Of those above γ the one that depends least on all others together; the most confident if there is none.
+    Independent,
 }
 
 /// The thresholds of Algorithm 2.
@@ -72,6 +74,7 @@ pub fn limited_subset(
     let first = match thresholds.start {
         Start::Leftmost => 0,
         Start::Confident => most_confident(confidence),
+        Start::Independent => least_dependent(dependency, confidence, thresholds.gamma),
     };
     let mut candidates: Vec<usize> =
         (0..size).filter(|&c| c != first && confidence[c] > thresholds.gamma).collect();
@@ -113,6 +116,18 @@ fn most_confident(confidence: &[f32]) -> usize {
         }
     }
     best
+}
+
+fn least_dependent(dependency: &Dependency, confidence: &[f32], gamma: f32) -> usize {
+    let size = confidence.len();
+    let mut best: Option<(usize, f32)> = None;
+    for i in (0..size).filter(|&i| confidence[i] > gamma) {
+        let sum = (0..size).map(|j| dependency.on(i, j)).sum();
+        if best.is_none_or(|(_, least)| sum < least) {
+            best = Some((i, sum));
+        }
+    }
+    best.map_or_else(|| most_confident(confidence), |(i, _)| i)
 }
 
 #[cfg(test)]
@@ -169,6 +184,28 @@ mod tests {
         assert_eq!(greedy_subset(&d, &[0.1, 0.99, 0.99], thresholds(0.0, 0.0)).chosen, [0]);
         let anchored = Thresholds { tau: 0.0, gamma: 0.9, start: Start::Confident };
         assert_eq!(greedy_subset(&d, &[0.1, 0.98, 0.99], anchored).chosen, [2]);
+    }
+
+    #[test]
+    fn the_start_may_be_the_least_dependent_above_gamma() {
+        // Rows sum to 0.2, 0.5, 0.3, 0.1; the last is not confident enough.
+        let d = matrix(&[
+            &[0.0, 0.1, 0.1, 0.0],
+            &[0.5, 0.0, 0.0, 0.0],
+            &[0.0, 0.3, 0.0, 0.0],
+            &[0.1, 0.0, 0.0, 0.0],
+        ]);
+        let start = |confidence: &[f32]| {
+            let thresholds = Thresholds { tau: -1.0, gamma: 0.5, start: Start::Independent };
+            greedy_subset(&d, confidence, thresholds).chosen
+        };
+        assert_eq!(start(&[0.9, 0.9, 0.9, 0.5]), [0]);
+        assert_eq!(start(&[0.5, 0.9, 0.9, 0.5]), [2]);
+        assert_eq!(start(&[0.1, 0.2, 0.3, 0.3]), [2], "nobody is above gamma");
+        // Equal sums go left.
+        let even = Dependency::from_rows(vec![0.0; 9], 3);
+        let thresholds = Thresholds { tau: -1.0, gamma: 0.5, start: Start::Independent };
+        assert_eq!(greedy_subset(&even, &[0.4, 0.6, 0.9], thresholds).chosen, [1]);
     }
 
     #[test]

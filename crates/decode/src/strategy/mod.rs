@@ -27,6 +27,7 @@ mod punt;
 mod ranked;
 mod registry;
 mod remdm;
+mod revision;
 mod rule;
 mod saber;
 mod schedule;
@@ -37,6 +38,7 @@ mod termination;
 #[cfg(test)]
 mod testing;
 mod threshold;
+mod wino;
 
 use demask_model::{HiddenRow, Rows};
 
@@ -58,8 +60,16 @@ pub trait Strategy: Send {
         Needs::default()
     }
 
+    /// Whether it masks committed tokens again, so that no part of its text is final before the end.
+    fn revises(&self) -> bool {
+        false
+    }
+
     /// Sees (and may change) aligned logits before they become marginals.
     fn on_logits(&mut self, _step: usize, _rows: LogitRows<'_>) {}
+
+    /// Sees, before it selects, the logits at committed positions of the block as if their tokens were not there.
+    fn on_verify(&mut self, _canvas: &Canvas, _rows: LogitRows<'_>) {}
 
     /// Chooses the positions of this step.
     fn select(&mut self, step: &Step<'_>) -> Result<Selection>;
@@ -76,6 +86,8 @@ pub struct Needs {
     pub dtype: ScoreDtype,
     /// Decided positions whose logits [`Strategy::on_logits`] sees too.
     pub decided: Extent,
+    /// Whether [`Strategy::on_verify`] is to see the committed positions of the block.
+    pub verify: bool,
 }
 
 /// Which decided positions a strategy wants the model's current opinion of.

@@ -10,7 +10,7 @@ pub use crate::spelling::{Kind, Param};
 use crate::strategy::spec::{Strategies, Values};
 use crate::strategy::{
     Strategy, credit, dapd, dawn, demask, eb, entropy_threshold, factor, hierarchical, klass, localleap,
-    low_confidence, multi_block, origin, pc, pcg, punt, ranked, remdm, saber, slowfast, threshold,
+    low_confidence, multi_block, origin, pc, pcg, punt, ranked, remdm, saber, slowfast, threshold, wino,
 };
 
 /// What a strategy may use besides the step.
@@ -29,6 +29,8 @@ pub enum Cost {
     Predictor,
     /// Attention maps of the last layers.
     Attention,
+    /// A second copy of the block in the same pass.
+    Shadow,
     /// More forward passes.
     ExtraForwards,
 }
@@ -79,6 +81,7 @@ pub const ALL: &[Entry] = &[
     punt::ENTRY,
     saber::ENTRY,
     remdm::ENTRY,
+    wino::ENTRY,
 ];
 
 /// Looks a strategy up by name or alias; an unknown one is answered with the nearest name.

@@ -77,6 +77,10 @@ struct Rates {
 }
 
 impl Strategy for ReMdm {
+    fn revises(&self) -> bool {
+        true
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         if step.block.step == 0 {
             self.block = step.masked.to_vec();

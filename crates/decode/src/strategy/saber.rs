@@ -50,6 +50,10 @@ struct Saber {
 }
 
 impl Strategy for Saber {
+    fn revises(&self) -> bool {
+        true
+    }
+
     fn needs(&self) -> Needs {
         Needs { decided: Extent::Block, ..Needs::default() }
     }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use demask_model::{Backbone, Pass, Query, Rows, Spec, Tabular};
 use proptest::prelude::*;
 
+use crate::audit::Audit;
 use crate::cache::{self, Caches};
-use crate::canvas::Cell;
 use crate::rng::{Purpose, Rng};
 use crate::spelling::{Listed, Spelled, Table};
 use crate::strategy::{ALL, Context, Kind, Strategies};
@@ -90,34 +90,16 @@ fn spelled<T: Table>(entry: &T::Entry, rng: Rng) -> Spelled<T> {
     spec
 }
 
-/// Rebuilds the canvas from the records alone.
-#[derive(Clone)]
-struct Replay(Arc<Mutex<Rebuilt>>);
-
-struct Rebuilt {
+/// Audits the trace; only a strategy that says so may mask again.
+struct Watch {
+    audit: Arc<Mutex<Audit>>,
     revises: bool,
-    tokens: Vec<u32>,
-    committed: usize,
 }
 
-impl Observer for Replay {
+impl Observer for Watch {
     fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
-        let mut rebuilt = self.0.lock().unwrap();
-        let (mask, eos) = (canvas.ids().mask, canvas.ids().eos[0]);
-        for commit in &record.commits {
-            assert_eq!(rebuilt.tokens[commit.position], mask, "a token was written over another");
-            rebuilt.tokens[commit.position] = commit.token;
-        }
-        record.filled.iter().for_each(|&p| rebuilt.tokens[p] = eos);
-        record.remasked.iter().for_each(|&p| rebuilt.tokens[p] = mask);
-        assert_eq!(rebuilt.tokens, canvas.tokens());
-        assert!(rebuilt.revises || record.remasked.is_empty(), "masks again, and does not say so");
-        assert!(record.remasked.iter().all(|&p| canvas.cells()[p] == Cell::Masked));
-        let rows: Vec<usize> = record.rows.iter().flat_map(|&(start, end)| start..end).collect();
-        assert_eq!(rows.len(), record.computed_rows);
-        assert!(record.commits.iter().all(|c| rows.contains(&c.position)), "a token of a row not computed");
-        rebuilt.committed = rebuilt.committed + record.commits.len() - record.remasked.len();
-        ControlFlow::Continue(())
+        assert!(self.revises || record.remasked.is_empty(), "masks again, and does not say so");
+        self.audit.on_step(record, canvas)
     }
 }
 
@@ -145,16 +127,18 @@ proptest! {
                 ..Options::default()
             };
             let canvas = Canvas::generate(&[], positions, &backbone.spec.ids).unwrap();
+            let audit = Arc::new(Mutex::new(Audit::new(&canvas, &backbone.spec)));
             let revises = spec.build(&Context::default()).unwrap().revises();
-            let rebuilt = Rebuilt { revises, tokens: canvas.tokens().to_vec(), committed: 0 };
-            let replay = Replay(Arc::new(Mutex::new(rebuilt)));
-            let job = Job::new(canvas, &spec, &Context::default(), options, Box::new(replay.clone())).unwrap();
+            let watch = Watch { audit: audit.clone(), revises };
+            let job = Job::new(canvas, &spec, &Context::default(), options, Box::new(watch)).unwrap();
             let mut jobs = [job];
             let ended = Decoder::new(&backbone).run(&mut jobs);
             prop_assert!(ended.is_ok(), "{name}: {}", ended.unwrap_err());
             prop_assert!(jobs[0].canvas().is_done(), "{name}");
             prop_assert!(!jobs[0].canvas().tokens().contains(&backbone.spec.ids.mask), "{name}");
-            prop_assert_eq!(replay.0.lock().unwrap().committed, jobs[0].totals().committed, "{}", name);
+            let audit = audit.lock().unwrap();
+            prop_assert_eq!(audit.wrong(), None, "{}", name);
+            prop_assert_eq!(audit.committed(), jobs[0].totals().committed, "{}", name);
         }
     }
 }

@@ -141,6 +141,11 @@ pub(super) fn feed(strategy: &mut dyn Strategy, step: usize, rows: &[(usize, &[f
     logits.chunks(vocab).map(<[f32]>::to_vec).collect()
 }
 
+/// Shows a strategy what the model would say at a committed position without its token.
+pub(super) fn verify(strategy: &mut dyn Strategy, canvas: &Canvas, position: usize, row: &[f32]) {
+    strategy.on_verify(canvas, LogitRows { positions: &[position], logits: &mut row.to_vec() });
+}
+
 /// Logits of these probabilities.
 pub(super) fn logs(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()

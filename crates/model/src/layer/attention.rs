@@ -1,6 +1,7 @@
 //! Grouped-query attention over packed canvases: rows of all canvases lie in one matrix, and
 //! [`Segment`]s say which query rows see which key rows, so no padding exists to leak.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use candle_core::{CpuStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor};
@@ -19,6 +20,29 @@ pub struct Attention {
     pub head_dim: usize,
 }
 
+/// Shadows whose keys are gathered at a time; bounds the memory that takes.
+const SHADOWS_AT_ONCE: usize = 16;
+
+/// Which keys a shadow row sees: those of its canvas but one, and those of the shadows of that canvas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShadowKeys {
+    /// Keys of the canvas.
+    pub canvas: Range<usize>,
+    /// The key among them that is hidden.
+    pub hidden: usize,
+    /// Keys of the shadows.
+    pub shadows: Range<usize>,
+}
+
+impl ShadowKeys {
+    /// The keys it sees.
+    fn visible(&self) -> impl Iterator<Item = Range<usize>> {
+        let before = self.canvas.start..self.hidden;
+        let after = self.hidden + 1..self.canvas.end;
+        [before, after, self.shadows.clone()].into_iter().filter(|r| !r.is_empty())
+    }
+}
+
 type Grads = (Option<Tensor>, Option<Tensor>, Option<Tensor>);
 
 impl Attention {
@@ -29,6 +53,41 @@ impl Attention {
             return q.contiguous()?.apply_op3(&k.contiguous()?, &v.contiguous()?, op);
         }
         let parts: Vec<_> = segments.iter().map(|s| self.composed(q, k, v, s)).collect::<Result<_>>()?;
+        Tensor::cat(&parts, 0)
+    }
+
+    /// As [`Self::forward`], where the last rows of `q` are these shadows, in order.
+    pub fn forward_with(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        segments: &Arc<[Segment]>,
+        shadows: &[ShadowKeys],
+    ) -> Result<Tensor> {
+        if shadows.is_empty() {
+            return self.forward(q, k, v, segments);
+        }
+        let real = q.dim(0)? - shadows.len();
+        let mut parts = Vec::new();
+        if real > 0 {
+            parts.push(self.forward(&q.narrow(0, 0, real)?, k, v, segments)?);
+        }
+        for (index, some) in shadows.chunks(SHADOWS_AT_ONCE).enumerate() {
+            let q = q.narrow(0, real + index * SHADOWS_AT_ONCE, some.len())?;
+            let (mut keys, mut values, mut segments, mut start) = (Vec::new(), Vec::new(), Vec::new(), 0);
+            for (row, shadow) in some.iter().enumerate() {
+                for range in shadow.visible() {
+                    keys.push(k.narrow(0, range.start, range.len())?);
+                    values.push(v.narrow(0, range.start, range.len())?);
+                }
+                let end = start + shadow.visible().map(|r| r.len()).sum::<usize>();
+                segments.push(Segment { q: row..row + 1, k: start..end, causal_offset: None });
+                start = end;
+            }
+            let (keys, values) = (Tensor::cat(&keys, 0)?, Tensor::cat(&values, 0)?);
+            parts.push(self.forward(&q, &keys, &values, &segments.into())?);
+        }
         Tensor::cat(&parts, 0)
     }
 

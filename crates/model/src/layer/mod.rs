@@ -8,7 +8,7 @@ mod mlp;
 mod norm;
 mod rope;
 
-pub use attention::Attention;
+pub use attention::{Attention, ShadowKeys};
 pub use embedding::Embedding;
 pub use linear::Linear;
 pub use mlp::Mlp;
