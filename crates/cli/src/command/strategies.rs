@@ -53,7 +53,7 @@ impl From<&cache::Entry> for About {
             aliases,
             summary: e.summary,
             source: e.source,
-            cost: format!("{} per pass", e.cost),
+            cost: format!("a pass over {}", e.cost),
             params,
         }
     }
@@ -115,7 +115,13 @@ fn markdown() -> Result<String> {
     );
     let row = |out: &mut String, about: &About| {
         let (name, link) = (about.name, about.name.replace(' ', "-"));
-        writeln!(out, "| [`{name}`](#{link}) | {} | {} | {} |", about.summary, about.cost, about.source)
+        writeln!(
+            out,
+            "| [`{name}`](#{link}) | {} | {} | {} |",
+            about.summary.replace('|', "\\|"),
+            about.cost,
+            about.source
+        )
     };
     ALL.iter().try_for_each(|entry| row(&mut out, &entry.into()))?;
     writeln!(out, "\n| cache | meaning | a step costs | source |\n|---|---|---|---|")?;
