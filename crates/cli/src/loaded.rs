@@ -153,7 +153,8 @@ pub fn folder(args: &ModelArgs) -> Result<PathBuf> {
     Ok(source::resolve(model, &hub_options(), &mut Downloads::default())?)
 }
 
-fn predictor(args: &ModelArgs, folder: &Path, backbone: &Transformer) -> Result<Option<Arc<Predictor>>> {
+/// The predictor the flags name, or the one in the checkpoint's folder; it must fit the backbone.
+pub fn predictor(args: &ModelArgs, folder: &Path, backbone: &Transformer) -> Result<Option<Arc<Predictor>>> {
     let beside = folder.join(PREDICTOR);
     let path = match &args.predictor {
         Some(path) => path,

@@ -43,6 +43,7 @@ enum Command {
     Validate(command::validate::Args),
     Pretrain(command::pretrain::Args),
     Synthesize(command::synthesize::Args),
+    Bench(command::bench::Args),
     Completions(command::completions::Args),
 }
 
@@ -71,6 +72,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Validate(args) => command::validate::run(&args),
         Command::Pretrain(args) => command::pretrain::run(args),
         Command::Synthesize(args) => command::synthesize::run(&args),
+        Command::Bench(args) => command::bench::run(&args),
         Command::Completions(args) => command::completions::run(&args),
     }
 }

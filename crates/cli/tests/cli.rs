@@ -142,6 +142,40 @@ fn a_cache_is_told_in_the_trace() {
 }
 
 #[test]
+fn bench_decode_compares_caches_in_one_run() {
+    let run = demask(&[
+        "bench",
+        "decode",
+        "--model",
+        &fixture(),
+        "--prompt",
+        "12",
+        "-n",
+        "16",
+        "--block-length",
+        "4",
+        "--blocks",
+        "2",
+        "--repeats",
+        "1",
+        "--cache",
+        "none",
+        "--cache",
+        "dual",
+        "--json",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let object: Value = serde_json::from_str(&run.out).unwrap();
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|r| r["tokens"] == 8 && r["ms_per_token"].as_f64().unwrap() > 0.0), "{rows:?}");
+    assert_eq!((&rows[0]["rows_per_step"], &rows[0]["as_first"]), (&28.0.into(), &1.0.into()));
+    // Two passes over everything and six over a block (and the row before it, which predicts its first token).
+    let dual = rows[1]["rows_per_step"].as_f64().unwrap();
+    assert!(dual > 28.0 / 4.0 && dual <= (2.0 * 28.0 + 6.0 * 5.0) / 8.0, "{dual}");
+}
+
+#[test]
 fn strategies_and_completions_list_what_there_is() {
     let plain = demask(&["strategies"]);
     for name in ["demask", "entropy", "klass", "token-order", "tau", "0.04"] {

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod chat;
 pub(crate) mod completions;
