@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
-use demask_model::LoadOptions;
 use demask_model::checkpoint::Dtype;
 use demask_model::checkpoint::source::HubOptions;
+use demask_model::{LoadOptions, Precision};
 
 /// Which model, where and how precise.
 #[derive(Debug, Clone, Args)]
@@ -50,6 +50,20 @@ pub enum DtypeArg {
     Bf16,
     /// 16-bit floating point
     F16,
+    /// Linear maps as bytes with a scale per 128 weights
+    Int8,
+}
+
+impl DtypeArg {
+    /// What the loader is told.
+    pub fn precision(self) -> Precision {
+        match self {
+            Self::F32 => Precision::Float(Dtype::F32),
+            Self::Bf16 => Precision::Float(Dtype::Bf16),
+            Self::F16 => Precision::Float(Dtype::F16),
+            Self::Int8 => Precision::INT8,
+        }
+    }
 }
 
 impl ModelArgs {
@@ -70,12 +84,7 @@ impl ModelArgs {
             DeviceArg::Cuda => candle_core::Device::new_cuda(0).context("cannot open the CUDA device")?,
             DeviceArg::Metal => candle_core::Device::new_metal(0).context("cannot open the Metal device")?,
         };
-        let dtype = self.dtype.map(|d| match d {
-            DtypeArg::F32 => Dtype::F32,
-            DtypeArg::Bf16 => Dtype::Bf16,
-            DtypeArg::F16 => Dtype::F16,
-        });
-        Ok(LoadOptions { device, dtype })
+        Ok(LoadOptions { device, dtype: self.dtype.map(DtypeArg::precision) })
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::arch;
 use crate::error::{Error, Result};
+use crate::gguf::{self, Gguf};
 
 /// Shape, numerics and special ids of a backbone.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,8 +61,11 @@ pub struct SpecialIds {
 }
 
 impl Spec {
-    /// Reads `config.json` (and `generation_config.json` beside it, if any) of a checkpoint folder.
+    /// Reads a GGUF file's metadata, or `config.json` (and `generation_config.json` beside it, if any) of a checkpoint folder.
     pub fn from_folder(folder: &Path) -> Result<Self> {
+        if gguf::is_gguf(folder) {
+            return Gguf::open(folder)?.spec();
+        }
         let path = folder.join("config.json");
         let text =
             std::fs::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;

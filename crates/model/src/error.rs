@@ -53,6 +53,14 @@ pub enum Error {
         /// What is wrong with it.
         cause: String,
     },
+    /// A GGUF file is damaged, or holds what this engine does not run.
+    #[error("{} is not a usable GGUF file: {cause}", path.display())]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// The index names a shard that is not in the folder.
     #[error("{} names the shard {shard}, which is not in the folder; download it again", index.display())]
     ShardMissing {

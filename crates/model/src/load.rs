@@ -6,9 +6,11 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 
 use crate::arch;
-use crate::checkpoint::{Dtype, Mapped, Store};
+use crate::checkpoint::quantized::{self, packed_name, scale_name};
+use crate::checkpoint::{Dtype, Mapped, Quantized, Store};
 use crate::config::Spec;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::gguf::{self, Gguf};
 use crate::layer::{Embedding, Linear};
 use crate::transformer::{Parameters, Transformer};
 
@@ -19,7 +21,31 @@ pub struct LoadOptions {
     pub device: Device,
     /// Precision of the weights; `None` keeps them as stored, mapped and uncopied on the CPU, where
     /// activations are always f32.
-    pub dtype: Option<Dtype>,
+    pub dtype: Option<Precision>,
+}
+
+/// A precision the weights can be brought to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// All weights in this number format.
+    Float(Dtype),
+    /// Linear maps (the head among them) as bytes in groups of this many depths; the embedding as stored. CPU only.
+    Int8 {
+        /// Depths that share a scale.
+        group: usize,
+    },
+}
+
+impl Precision {
+    /// Bytes with the usual group.
+    pub const INT8: Self = Self::Int8 { group: quantized::GROUP };
+
+    pub(crate) fn float(self) -> Option<Dtype> {
+        match self {
+            Self::Float(dtype) => Some(dtype),
+            Self::Int8 { .. } => None,
+        }
+    }
 }
 
 impl Default for LoadOptions {
@@ -33,8 +59,11 @@ impl Default for LoadOptions {
 const TOLERATED: &[&str] = &["rotary_emb.inv_freq", "predictor", "dependency", "demask"];
 
 impl Transformer {
-    /// Loads the checkpoint in `folder`.
+    /// Loads the checkpoint in `folder`, or a GGUF file.
     pub fn load(folder: &Path, options: &LoadOptions) -> Result<Self> {
+        if gguf::is_gguf(folder) {
+            return gguf::transformer(&Gguf::open(folder)?, options);
+        }
         let spec = Spec::from_folder(folder)?;
         Self::from_store(spec, &Store::open(folder)?, options)
     }
@@ -43,32 +72,80 @@ impl Transformer {
     pub fn from_store(spec: Spec, store: &Store, options: &LoadOptions) -> Result<Self> {
         let mut used = match arch::by_name(spec.architecture) {
             Some(architecture) => {
-                arch::tensors(&spec, &architecture.names).into_iter().map(|(name, _)| name).collect()
+                let named = arch::tensors(&spec, &architecture.names);
+                named.into_iter().flat_map(|(name, _)| stored_names(name)).collect::<Vec<_>>()
             }
             None => Vec::new(),
         };
         used.extend(store.names().filter(|n| TOLERATED.iter().any(|t| n.contains(t))).map(str::to_owned));
         let used: Vec<&str> = used.iter().map(String::as_str).collect();
         store.unused(&used)?;
-        let fingerprint = fingerprint(&spec, store)?;
+        let norm = match arch::by_name(spec.architecture) {
+            Some(architecture) => {
+                let name = format!("{}.weight", architecture.names.norm);
+                store.tensor_shaped(&name, &[spec.hidden])?.to_f32()
+            }
+            None => Vec::new(),
+        };
+        let fingerprint = fingerprint(&spec, &norm);
         Self::new(spec, options.device.clone(), fingerprint, &mut FromStore { store, options })
     }
 }
 
 /// A hash of the shape and the final norm's weights: equal for every dtype and quantisation of one
 /// model, different for another training run.
-fn fingerprint(spec: &Spec, store: &Store) -> Result<String> {
+pub(crate) fn fingerprint(spec: &Spec, norm: &[f32]) -> String {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     let mut eat =
         |bytes: &[u8]| bytes.iter().for_each(|&b| hash = (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     for size in [spec.vocab, spec.hidden, spec.layers, spec.heads, spec.kv_heads, spec.ffn] {
         eat(&(size as u64).to_le_bytes());
     }
-    if let Some(architecture) = arch::by_name(spec.architecture) {
-        let norm = store.tensor_shaped(&format!("{}.weight", architecture.names.norm), &[spec.hidden])?;
-        norm.to_f32().iter().for_each(|w| eat(&half::f16::from_f32(*w).to_le_bytes()));
+    norm.iter().for_each(|w| eat(&half::f16::from_f32(*w).to_le_bytes()));
+    format!("{hash:016x}")
+}
+
+/// The names under which a checkpoint may store a tensor.
+fn stored_names(name: String) -> Vec<String> {
+    match name.strip_suffix(".weight") {
+        Some(map) => vec![packed_name(map), scale_name(map), name],
+        None => vec![name],
     }
-    Ok(format!("{hash:016x}"))
+}
+
+/// Weights of a linear map.
+pub(crate) enum Weight {
+    /// In floating point.
+    Numbers(Mapped),
+    /// Quantised.
+    Bytes(Quantized),
+}
+
+/// The layer of some weights on a device.
+pub(crate) fn linear_of(weight: Weight, bias: Option<Mapped>, device: &Device) -> Result<Linear> {
+    let vector = |b: Mapped| b.to_f32().into();
+    Ok(match weight {
+        Weight::Numbers(weight) if device.is_cpu() => Linear::Mapped { weight, bias: bias.map(vector) },
+        Weight::Numbers(weight) => {
+            let bias = bias.map(|b| on_device(&b, device)).transpose()?;
+            Linear::Dense { weight: on_device(&weight, device)?, bias }
+        }
+        Weight::Bytes(weight) if device.is_cpu() => Linear::Quantized { weight, bias: bias.map(vector) },
+        Weight::Bytes(_) => {
+            let problem = "int8 weights run on the CPU; use --device cpu, or --dtype bf16 on this device";
+            return Err(Error::Query(problem.into()));
+        }
+    })
+}
+
+/// A copy of a tensor on a device, in its own number format.
+pub(crate) fn on_device(mapped: &Mapped, device: &Device) -> Result<Tensor> {
+    let dtype = match mapped.dtype() {
+        Dtype::F32 => DType::F32,
+        Dtype::Bf16 => DType::BF16,
+        Dtype::F16 => DType::F16,
+    };
+    Ok(Tensor::from_raw_buffer(mapped.as_bytes(), dtype, mapped.shape(), device)?)
 }
 
 struct FromStore<'a> {
@@ -79,19 +156,33 @@ struct FromStore<'a> {
 impl FromStore<'_> {
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Mapped> {
         let tensor = self.store.tensor_shaped(name, shape)?;
-        Ok(match self.options.dtype {
-            Some(dtype) if dtype != tensor.dtype() => tensor.to_dtype(dtype),
-            _ => tensor,
+        Ok(match self.options.dtype.and_then(Precision::float) {
+            Some(dtype) => tensor.to_dtype(dtype),
+            None => tensor,
         })
     }
 
-    fn on_device(&self, mapped: &Mapped) -> Result<Tensor> {
-        let dtype = match mapped.dtype() {
-            Dtype::F32 => DType::F32,
-            Dtype::Bf16 => DType::BF16,
-            Dtype::F16 => DType::F16,
-        };
-        Ok(Tensor::from_raw_buffer(mapped.as_bytes(), dtype, mapped.shape(), &self.options.device)?)
+    /// The weights of a linear map: bytes if they are stored or wanted so, else numbers.
+    fn weight(&self, name: &str, shape: [usize; 2]) -> Result<Weight> {
+        let dtype = self.options.dtype;
+        if self.store.contains(&packed_name(name)) {
+            let weight = Quantized::open(self.store, name, shape)?;
+            return Ok(match dtype.and_then(Precision::float) {
+                Some(dtype) => Weight::Numbers(weight.to_f32().to_dtype(dtype)),
+                None => Weight::Bytes(weight),
+            });
+        }
+        let full = format!("{name}.weight");
+        match dtype {
+            Some(Precision::Int8 { group }) => {
+                let stored = self.store.tensor_shaped(&full, &shape)?;
+                let weight = Quantized::quantize(&stored, group)?;
+                // Its pages are not needed any more, and would otherwise count beside the bytes made of them.
+                stored.release();
+                Ok(Weight::Bytes(weight))
+            }
+            _ => Ok(Weight::Numbers(self.tensor(&full, &shape)?)),
+        }
     }
 }
 
@@ -101,19 +192,14 @@ impl Parameters for FromStore<'_> {
         Ok(if self.options.device.is_cpu() {
             Embedding::Mapped(table)
         } else {
-            Embedding::Dense(self.on_device(&table)?)
+            Embedding::Dense(on_device(&table, &self.options.device)?)
         })
     }
 
     fn linear(&mut self, name: &str, shape: [usize; 2], bias: bool) -> Result<Linear> {
-        let weight = self.tensor(&format!("{name}.weight"), &shape)?;
+        let weight = self.weight(name, shape)?;
         let bias = bias.then(|| self.tensor(&format!("{name}.bias"), &shape[..1])).transpose()?;
-        Ok(if self.options.device.is_cpu() {
-            Linear::Mapped { weight, bias: bias.map(|b| b.to_f32().into()) }
-        } else {
-            let bias = bias.map(|b| self.on_device(&b)).transpose()?;
-            Linear::Dense { weight: self.on_device(&weight)?, bias }
-        })
+        linear_of(weight, bias, &self.options.device)
     }
 
     fn vector(&mut self, name: &str, len: usize) -> Result<Tensor> {
@@ -121,9 +207,10 @@ impl Parameters for FromStore<'_> {
         if self.options.device.is_cpu() {
             return Ok(Tensor::from_vec(values.to_f32(), len, &self.options.device)?);
         }
-        self.on_device(&match self.options.dtype {
+        let values = match self.options.dtype.and_then(Precision::float) {
             Some(dtype) => values.to_dtype(dtype),
             None => values,
-        })
+        };
+        on_device(&values, &self.options.device)
     }
 }

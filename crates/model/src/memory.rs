@@ -1,8 +1,8 @@
 //! How much memory a decoding takes at its peak: what `demask inspect` predicts and a test holds
 //! against the measured peak.
 
-use crate::checkpoint::{Dtype, Store};
 use crate::config::Spec;
+use crate::load::Precision;
 
 /// Rows the gated MLP works on at a time; bounds its inner activations.
 pub const MLP_ROWS: usize = 512;
@@ -29,24 +29,24 @@ impl Memory {
     }
 }
 
-/// Bytes per parameter of the stored weights, and whether the file is there at all.
-pub fn stored(spec: &Spec, store: &Store) -> f64 {
-    store.size_in_bytes() as f64 / spec.parameters() as f64
-}
-
 /// Predicts the peak for one canvas of `length` tokens. `stored` is bytes per parameter in the
 /// file (2 if unknown); `dtype` converts the weights into memory of our own; `tokenizer` is the size
 /// of the tokenizer's file.
 pub fn estimate(
     spec: &Spec,
     stored: Option<f64>,
-    dtype: Option<Dtype>,
+    dtype: Option<Precision>,
     length: usize,
     tokenizer: usize,
 ) -> Memory {
-    let per = dtype.map_or(stored.unwrap_or(2.0), |d| d.size() as f64);
+    let per = match dtype {
+        None => stored.unwrap_or(2.0),
+        Some(Precision::Float(dtype)) => dtype.size() as f64,
+        Some(Precision::Int8 { group }) => 1.0 + 4.0 / group as f64,
+    };
     // Only the rows of tokens that occur are read of a mapped embedding table.
-    let embedding = if spec.tied || dtype.is_some() { 0 } else { spec.vocab * spec.hidden };
+    let converted = matches!(dtype, Some(Precision::Float(_)));
+    let embedding = if spec.tied || converted { 0 } else { spec.vocab * spec.hidden };
     let weights = ((spec.parameters() - embedding) as f64 * per) as usize;
     let float = size_of::<f32>();
     let stream = 4 * spec.hidden + 2 * spec.q_width() + 2 * spec.kv_width();

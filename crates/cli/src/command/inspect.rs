@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use demask_model::checkpoint::Store;
+use demask_model::gguf::{self, Gguf};
 use demask_model::text::{ChatTemplate, Tokenizer};
 use demask_model::{Spec, memory};
 use serde_json::json;
@@ -33,10 +34,18 @@ pub fn run(args: &Args) -> Result<()> {
     let spec = Spec::from_folder(&folder)?;
     let options = args.flags.load_options()?;
     // A folder with config and tokenizer but no weights can still be described.
-    let store = if has_weights(&folder) { Some(Store::open(&folder)?) } else { None };
+    let gguf = if gguf::is_gguf(&folder) { Some(Gguf::open(&folder)?) } else { None };
+    let weights = match &gguf {
+        Some(gguf) => Some((gguf.size_in_bytes(), gguf.tensors())),
+        None if has_weights(&folder) => {
+            let store = Store::open(&folder)?;
+            Some((store.size_in_bytes(), store.names().len()))
+        }
+        None => None,
+    };
     let tokenizer = Tokenizer::open(&folder, spec.vocab).ok();
     let chat = ChatTemplate::open(&folder)?;
-    let stored = store.as_ref().map(|s| memory::stored(&spec, s));
+    let stored = weights.map(|(bytes, _)| bytes as f64 / spec.parameters() as f64);
     let estimate = memory::estimate(&spec, stored, options.dtype, args.length, tokenizer_size(&folder));
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -46,7 +55,7 @@ pub fn run(args: &Args) -> Result<()> {
             "kv_heads": spec.kv_heads, "head_dim": spec.head_dim, "ffn": spec.ffn, "rope_theta": spec.rope_theta,
             "eps": spec.eps, "max_positions": spec.max_positions, "tied": spec.tied, "qkv_bias": spec.qkv_bias,
             "shift": spec.shift, "mask": spec.ids.mask, "eos": spec.ids.eos, "pad": spec.ids.pad, "bos": spec.ids.bos,
-            "weights_bytes": store.as_ref().map(Store::size_in_bytes), "length": args.length,
+            "weights_bytes": weights.map(|(bytes, _)| bytes), "length": args.length,
             "memory_bytes": estimate.total(), "tokenizer": tokenizer.as_ref().map(Tokenizer::size),
             "chat_template": chat.as_ref().map(|c| c.names().to_vec()),
             "predictor": folder.join(PREDICTOR).exists(),
@@ -86,10 +95,8 @@ pub fn run(args: &Args) -> Result<()> {
             optional(spec.ids.bos)
         ),
     )?;
-    match &store {
-        Some(store) => {
-            row("weights", format!("{} in {} tensors", gib(store.size_in_bytes()), store.names().len()))?
-        }
+    match weights {
+        Some((bytes, tensors)) => row("weights", format!("{} in {tensors} tensors", gib(bytes)))?,
         None => row("weights", "none in this folder".into())?,
     }
     match &tokenizer {

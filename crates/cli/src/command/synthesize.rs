@@ -38,7 +38,7 @@ pub struct Args {
 }
 
 /// Dream-v0-7B's shape, as its config.json gives it.
-fn dream_7b() -> Value {
+pub(crate) fn dream_7b() -> Value {
     json!({
         "architectures": ["DreamModel"], "model_type": "Dream", "torch_dtype": "bfloat16",
         "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
@@ -72,6 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
         DtypeArg::F32 => Dtype::F32,
         DtypeArg::Bf16 => Dtype::Bf16,
         DtypeArg::F16 => Dtype::F16,
+        DtypeArg::Int8 => usage!("write the checkpoint as bf16 and make it int8 with `demask quantize`"),
     };
     let options = write::Options { max_shard_bytes: args.shard << 20, ..write::Options::default() };
     synthetic::folder(&args.out, &tensors(&spec)?, dtype, args.seed, &options)?;

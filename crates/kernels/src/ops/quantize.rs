@@ -92,6 +92,11 @@ impl QuantizedWeights<'static> {
         }))
     }
 
+    /// The packed bytes and scales.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<f32>) {
+        (self.packed.into_owned(), self.scales.into_owned())
+    }
+
     /// Packs what `fill` writes for each row and range of depths; it returns the scale.
     fn pack(layout: Layout, fill: impl Fn(usize, Range<usize>, &mut [i8]) -> f32 + Sync) -> Self {
         let mut packed = vec![128u8; layout.packed_len()];

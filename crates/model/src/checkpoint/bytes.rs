@@ -37,6 +37,13 @@ impl Bytes {
         matches!(self.owner, Owner::File(_))
     }
 
+    /// Lets the system take back the memory of a mapped file; it is read again if it is used again.
+    pub fn release(&self) {
+        if let Owner::File(map) = &self.owner {
+            super::map::release(map, self.range.clone());
+        }
+    }
+
     /// A part of these bytes.
     ///
     /// # Panics

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use memmap2::Mmap;
@@ -21,4 +22,19 @@ pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     // mapped; checkpoints are written to a temporary name and renamed (`super::write`, and the Hub's cache), so a file that
     // is replaced keeps its old contents here.
     unsafe { Mmap::map(&file) }
+}
+
+/// Drops the pages of a range from memory; the file still has them.
+pub(super) fn release(map: &Mmap, range: Range<usize>) {
+    #[cfg(unix)]
+    {
+        // SAFETY: the mapping is read-only, so dropped pages come back from the file with the same contents.
+        let advised = unsafe {
+            map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+        };
+        // Advice that is not taken only costs memory.
+        drop(advised);
+    }
+    #[cfg(not(unix))]
+    let _ = (map, range);
 }

@@ -91,7 +91,7 @@ enum Storage {
 
 impl Mapped {
     /// A tensor over bytes of a file whose length was checked; unaligned bytes are copied.
-    pub(super) fn new(dtype: Dtype, shape: &[usize], bytes: Bytes) -> Self {
+    pub(crate) fn from_bytes(dtype: Dtype, shape: &[usize], bytes: Bytes) -> Self {
         debug_assert_eq!(bytes.len(), shape.iter().product::<usize>() * dtype.size());
         let storage = if bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
             Storage::Bytes(bytes)
@@ -112,6 +112,15 @@ impl Mapped {
     pub fn from_f32(shape: &[usize], values: Vec<f32>) -> Self {
         assert_eq!(values.len(), shape.iter().product::<usize>(), "the values must fill the shape");
         Self { dtype: Dtype::F32, shape: shape.into(), storage: Storage::F32(values.into(), 0) }
+    }
+
+    /// The same in brain floating point.
+    ///
+    /// # Panics
+    /// If `values` does not fill `shape`.
+    pub fn from_bf16(shape: &[usize], values: Vec<bf16>) -> Self {
+        assert_eq!(values.len(), shape.iter().product::<usize>(), "the values must fill the shape");
+        Self { dtype: Dtype::Bf16, shape: shape.into(), storage: Storage::Bf16(values.into(), 0) }
     }
 
     /// The stored number format.
@@ -142,6 +151,13 @@ impl Mapped {
     /// Whether the elements are in a mapped file and not in memory of our own.
     pub fn is_mapped(&self) -> bool {
         matches!(&self.storage, Storage::Bytes(bytes) if bytes.is_mapped())
+    }
+
+    /// Lets the system take back the memory of a mapped tensor; it is read again if it is used again.
+    pub fn release(&self) {
+        if let Storage::Bytes(bytes) = &self.storage {
+            bytes.release();
+        }
     }
 
     /// The elements, as the kernels take them.

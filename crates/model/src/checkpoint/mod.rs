@@ -9,6 +9,7 @@ mod header;
 mod hub;
 mod map;
 mod mapped;
+pub mod quantized;
 pub mod source;
 mod store;
 pub mod synthetic;
@@ -16,7 +17,9 @@ pub mod write;
 
 pub use bytes::Bytes;
 pub use mapped::{Dtype, Mapped};
+pub use quantized::Quantized;
 pub use store::Store;
+pub(crate) use store::{map_file, shard_names};
 
 /// The weights of an unsharded checkpoint.
 pub const WEIGHTS: &str = "model.safetensors";

@@ -63,7 +63,7 @@ impl fmt::Display for HubName {
 /// Where a checkpoint is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A folder of this machine.
+    /// A folder of this machine, or a GGUF file.
     Folder(PathBuf),
     /// A repository of the Hub.
     Hub(HubName),
@@ -73,7 +73,7 @@ impl Source {
     /// A folder that exists wins; otherwise `org/name[@revision]`.
     pub fn parse(text: &str) -> Result<Self> {
         let path = Path::new(text);
-        if path.is_dir() {
+        if path.is_dir() || crate::gguf::is_gguf(path) {
             return Ok(Self::Folder(path.to_path_buf()));
         }
         if path.exists() {

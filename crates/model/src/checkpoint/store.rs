@@ -125,7 +125,7 @@ impl Store {
                 found: located.entry.dtype.to_string(),
             });
         };
-        Ok(Mapped::new(dtype, &located.entry.shape, self.slice(located)))
+        Ok(Mapped::from_bytes(dtype, &located.entry.shape, self.slice(located)))
     }
 
     /// A weight that must have this shape.
@@ -199,8 +199,7 @@ impl Store {
     }
 
     fn add(&mut self, path: &Path) -> Result<()> {
-        let bytes = Bytes::from(map::map(path).map_err(Error::read(path))?);
-        self.add_bytes(path.to_path_buf(), bytes)
+        self.add_bytes(path.to_path_buf(), map_file(path)?)
     }
 
     fn add_bytes(&mut self, path: PathBuf, bytes: Bytes) -> Result<()> {
@@ -234,8 +233,13 @@ impl Store {
     }
 }
 
+/// A whole file, mapped.
+pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
+    Ok(Bytes::from(map::map(path).map_err(Error::read(path))?))
+}
+
 /// The files an index names.
-pub(super) fn shard_names(index: &Path) -> Result<BTreeSet<String>> {
+pub(crate) fn shard_names(index: &Path) -> Result<BTreeSet<String>> {
     Ok(Index::read(index)?.shards().into_iter().map(str::to_owned).collect())
 }
 

@@ -93,6 +93,16 @@ fn chunk(dtype: Dtype, range: std::ops::Range<usize>, init: Init, key: u64) -> V
     bytes
 }
 
+/// Fills a slice as a tensor of this name would be: bell-shaped, with this standard deviation.
+pub(crate) fn normal(name: &str, seed: u64, deviation: f32, out: &mut [f32]) {
+    let key = mix(seed ^ hash(name));
+    out.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
+        for (place, out) in out.iter_mut().enumerate() {
+            *out = deviation * bell(mix(key.wrapping_add((chunk * CHUNK + place) as u64)));
+        }
+    });
+}
+
 /// Mean 0, variance 1: the sum of four uniform sixteenths of the bits, cheap enough for billions of elements.
 fn bell(bits: u64) -> f32 {
     let sum: u32 = (0..4).map(|part| (bits >> (16 * part)) as u32 & 0xffff).sum();

@@ -201,7 +201,7 @@ fn write_file(
     })
 }
 
-/// The header in a fixed key order, padded so that the data starts at a multiple of eight.
+/// The header in a fixed key order, padded so that the data starts at a cache line.
 fn header(tensors: &[&Declared], metadata: &BTreeMap<String, String>) -> Vec<u8> {
     let mut about = BTreeMap::from([("format", "pt")]);
     about.extend(metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())));
@@ -218,7 +218,7 @@ fn header(tensors: &[&Declared], metadata: &BTreeMap<String, String>) -> Vec<u8>
         start = end;
     }
     let mut header = Value::Object(map).to_string().into_bytes();
-    header.resize(header.len().next_multiple_of(8), b' ');
+    header.resize((header.len() + 8).next_multiple_of(64) - 8, b' ');
     header
 }
 

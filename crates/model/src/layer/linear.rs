@@ -1,10 +1,10 @@
-//! A linear map `x·Wᵀ + b` whose weights may live in a tensor (trained, or on a GPU) or in the
-//! mapped checkpoint file, in the dtype it was stored in.
+//! A linear map `x·Wᵀ + b` whose weights may live in a tensor (trained, or on a GPU), in the mapped
+//! checkpoint file in the dtype it was stored in, or as quantised bytes.
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor};
 use demask_kernels::{self as kernels, Strided};
 
-use crate::checkpoint::Mapped;
+use crate::checkpoint::{Mapped, Quantized};
 use crate::layer::cpu;
 
 /// A linear map with weights `[out, in]`.
@@ -24,9 +24,21 @@ pub enum Linear {
         /// `[out]`
         bias: Option<std::sync::Arc<[f32]>>,
     },
+    /// Weights as bytes: CPU, inference only; activations become bytes on the fly.
+    Quantized {
+        /// `[out, in]`
+        weight: Quantized,
+        /// `[out]`
+        bias: Option<std::sync::Arc<[f32]>>,
+    },
 }
 
 impl Linear {
+    /// Whether a backward pass may follow, for which inner activations are kept.
+    pub fn is_dense(&self) -> bool {
+        matches!(self, Self::Dense { .. })
+    }
+
     /// `x` is `[rows, in]`; returns `[rows, out]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match self {
@@ -43,6 +55,9 @@ impl Linear {
             }
             Self::Mapped { weight, bias } => {
                 x.contiguous()?.apply_op1_no_bwd(&FromFile { weight, bias: bias.as_deref() })
+            }
+            Self::Quantized { weight, bias } => {
+                x.contiguous()?.apply_op1_no_bwd(&FromBytes { weight, bias: bias.as_deref() })
             }
         }
     }
@@ -63,6 +78,25 @@ impl CustomOp1 for FromFile<'_> {
         let n = self.weight.shape()[0];
         let mut out = vec![0.0; rows * n];
         kernels::gemm(cpu::slice(x, layout)?, rows, k, self.weight.weights(), n, self.bias, &mut out);
+        Ok((CpuStorage::F32(out), (rows, n).into()))
+    }
+}
+
+struct FromBytes<'a> {
+    weight: &'a Quantized,
+    bias: Option<&'a [f32]>,
+}
+
+impl CustomOp1 for FromBytes<'_> {
+    fn name(&self) -> &'static str {
+        "linear-int8"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (rows, _) = layout.shape().dims2()?;
+        let [n, _] = self.weight.shape();
+        let mut out = vec![0.0; rows * n];
+        kernels::gemm_i8(cpu::slice(x, layout)?, rows, &self.weight.weights(), self.bias, &mut out);
         Ok((CpuStorage::F32(out), (rows, n).into()))
     }
 }

@@ -22,7 +22,7 @@ impl Mlp {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let rows = x.dim(0)?;
         // Nothing is kept for a backward pass here, so long canvases are cut to bound the memory.
-        if matches!(self.gate, Linear::Mapped { .. }) && rows > MLP_ROWS {
+        if !self.gate.is_dense() && rows > MLP_ROWS {
             let starts = (0..rows).step_by(MLP_ROWS);
             let parts = starts.map(|start| self.inner(&x.narrow(0, start, MLP_ROWS.min(rows - start))?));
             return Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0);

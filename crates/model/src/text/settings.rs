@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::gguf::{self, Gguf};
 
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
@@ -28,6 +29,9 @@ impl Settings {
     /// Reads them from a checkpoint folder; all files are optional.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
+        if gguf::is_gguf(folder) {
+            return Self::from_bytes(folder, &gguf::settings(&Gguf::open(folder)?));
+        }
         let path = folder.join(TOKENIZER_CONFIG);
         let mut fields = object(&path, read(&path)?.as_deref())?;
         let map_path = folder.join("special_tokens_map.json");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Settings, bpe};
 use crate::error::{Error, Result};
+use crate::gguf::{self, Gguf};
 
 const TOKENIZER: &str = "tokenizer.json";
 
@@ -24,6 +25,16 @@ impl Tokenizer {
     pub fn open(folder: impl AsRef<Path>, vocab: usize) -> Result<Self> {
         let folder = folder.as_ref();
         let settings = Settings::open(folder)?;
+        if gguf::is_gguf(folder) {
+            // A tokenizer.json beside the file says more than the file can.
+            let beside = folder.with_file_name(TOKENIZER);
+            if beside.exists() {
+                let json = fs::read(&beside).map_err(Error::read(&beside))?;
+                return Self::new(beside, &json, settings, vocab);
+            }
+            let json = gguf::tokenizer_json(&Gguf::open(folder)?)?;
+            return Self::new(folder.to_path_buf(), &json, settings, vocab);
+        }
         let path = folder.join(TOKENIZER);
         if path.exists() {
             let json = fs::read(&path).map_err(Error::read(&path))?;

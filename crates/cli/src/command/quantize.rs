@@ -1,0 +1,50 @@
+//! `demask quantize`: a checkpoint whose linear maps are bytes, which maps and starts at once.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use demask_model::checkpoint::{quantized, source};
+use demask_model::quantize::{self, Settings};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::hub_options;
+use crate::loaded::Downloads;
+
+/// Writes a checkpoint with its linear maps as bytes (half the size of bf16)
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Checkpoint folder or Hub name
+    pub model: String,
+    /// Folder to write
+    pub out: PathBuf,
+    /// Weights of a row that share a scale
+    #[arg(long, default_value_t = quantized::GROUP, value_name = "N")]
+    pub group: usize,
+    /// Largest file in MiB; more weights make more shards
+    #[arg(long, default_value_t = 4096, value_name = "MIB")]
+    pub shard: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let folder = source::resolve(&args.model, &hub_options(), &mut Downloads::default())?;
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} tensors, {wide_msg}") {
+        bar.set_style(style);
+    }
+    let settings = Settings { group: args.group, max_shard_bytes: args.shard << 20 };
+    let written = quantize::folder(&folder, &args.out, &settings, &mut |name| {
+        bar.inc(1);
+        bar.set_message(name.to_owned());
+    });
+    bar.finish_and_clear();
+    let written = written?;
+    println!(
+        "{}: {:.2} GiB in {} files, int8 in groups of {}",
+        args.out.display(),
+        written.tensor_bytes as f64 / f64::from(1 << 30),
+        written.files.len(),
+        args.group
+    );
+    Ok(())
+}

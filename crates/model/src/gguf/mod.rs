@@ -1,0 +1,234 @@
+//! GGUF, the file format of llama.cpp: one file with shape, tokenizer, chat template and weights.
+//!
+//! `--model FILE.gguf` works wherever a checkpoint folder does. F32, F16 and BF16 weights stay in the mapped file; Q8_0
+//! and Q4_0 run in the int8 kernels with exactly their own bytes and scales; K-quants are brought to int8 in groups of
+//! 32. Invariant: a tensor's range was checked against the file before anything refers to it.
+
+mod load;
+mod text;
+mod write;
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::GgmlDType;
+use candle_core::quantized::gguf_file::{Content, Value};
+use serde_json::{Map, json};
+
+use crate::arch;
+use crate::checkpoint::{Bytes, map_file};
+use crate::config::Spec;
+use crate::error::{Error, Result};
+
+pub(crate) use load::transformer;
+pub(crate) use text::{settings, tokenizer_json};
+pub use write::{Kind, Values, Vocabulary, write};
+
+/// An opened file.
+pub struct Gguf {
+    path: PathBuf,
+    content: Content,
+    bytes: Bytes,
+}
+
+/// Whether a path names such a file.
+pub fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")) && path.is_file()
+}
+
+impl Gguf {
+    /// Maps a file and reads its header.
+    pub fn open(path: &Path) -> Result<Self> {
+        let bytes = map_file(path)?;
+        let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|cause| Error::Gguf {
+            path: path.to_path_buf(),
+            cause: first_line(&cause.to_string()),
+        })?;
+        Ok(Self { path: path.to_path_buf(), content, bytes })
+    }
+
+    /// The shape its metadata describe, through the same checks as a `config.json`.
+    pub fn spec(&self) -> Result<Spec> {
+        let arch = self.text("general.architecture").unwrap_or("none");
+        let key = |name: &str| format!("{arch}.{name}");
+        let size = |name: &str| self.number(&key(name)).map(|n| n as u64);
+        let id = |name: &str| self.number(&format!("tokenizer.ggml.{name}_token_id")).map(|n| n as u64);
+        let table = self.content.tensor_infos.get("token_embd.weight");
+        let rows = table.and_then(|t| t.shape.dims().first()).map(|&rows| rows as u64);
+        let vocab = rows.or_else(|| size("vocab_size"));
+        let tied = !self.content.tensor_infos.contains_key("output.weight");
+        let bias = self.content.tensor_infos.contains_key("blk.0.attn_q.bias");
+        let mask = id("mask").or_else(|| self.token_id(&["<|mask|>", "<|mdm_mask|>"]));
+        let theta = self.number(&key("rope.freq_base"));
+        let eps = self.number(&key("attention.layer_norm_rms_epsilon"));
+        let config = match arch {
+            "dream" => json!({
+                "model_type": "Dream", "vocab_size": vocab, "hidden_size": size("embedding_length"),
+                "num_hidden_layers": size("block_count"), "num_attention_heads": size("attention.head_count"),
+                "num_key_value_heads": size("attention.head_count_kv"), "head_dim": size("attention.key_length"),
+                "intermediate_size": size("feed_forward_length"), "rms_norm_eps": eps, "rope_theta": theta,
+                "max_position_embeddings": size("context_length"), "tie_word_embeddings": tied,
+                "attention_bias": bias, "mask_token_id": mask, "eos_token_id": id("eos"),
+                "pad_token_id": id("padding"), "bos_token_id": id("bos"),
+            }),
+            "llada" => json!({
+                "model_type": "llada", "vocab_size": vocab, "embedding_size": vocab,
+                "d_model": size("embedding_length"), "n_layers": size("block_count"),
+                "n_heads": size("attention.head_count"), "n_kv_heads": size("attention.head_count_kv"),
+                "mlp_hidden_size": size("feed_forward_length"), "rms_norm_eps": eps, "rope_theta": theta,
+                "max_sequence_length": size("context_length"), "weight_tying": tied, "include_qkv_bias": bias,
+                "mask_token_id": mask, "eos_token_id": id("eos"), "pad_token_id": id("padding"),
+                "bos_token_id": id("bos"),
+            }),
+            other => {
+                return Err(
+                    self.bad(format!("its architecture is {other}; this engine runs dream and llada"))
+                );
+            }
+        };
+        let mut spec = Spec::from_json(&config.to_string(), &self.path)?;
+        // Converters of LLaDA write false and those of Dream nothing.
+        if let Some(Value::Bool(shift)) = self.content.metadata.get("diffusion.shift_logits") {
+            spec.shift = *shift;
+        }
+        Ok(spec)
+    }
+
+    /// Bytes of all tensors together.
+    pub fn size_in_bytes(&self) -> usize {
+        let infos = self.content.tensor_infos.values();
+        infos.map(|i| i.shape.elem_count() / i.ggml_dtype.block_size() * i.ggml_dtype.type_size()).sum()
+    }
+
+    /// How many tensors there are.
+    pub fn tensors(&self) -> usize {
+        self.content.tensor_infos.len()
+    }
+
+    fn bad(&self, cause: String) -> Error {
+        Error::Gguf { path: self.path.clone(), cause }
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        match self.content.metadata.get(key)? {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        number(self.content.metadata.get(key)?)
+    }
+
+    fn list(&self, key: &str) -> Option<&[Value]> {
+        match self.content.metadata.get(key)? {
+            Value::Array(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    fn strings(&self, key: &str) -> Option<Vec<&str>> {
+        self.list(key)?.iter().map(|v| v.to_string().ok().map(String::as_str)).collect()
+    }
+
+    fn token_id(&self, names: &[&str]) -> Option<u64> {
+        let tokens = self.strings("tokenizer.ggml.tokens")?;
+        tokens.iter().position(|t| names.contains(t)).map(|id| id as u64)
+    }
+
+    /// A tensor's format and bytes; it must have this shape.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<(GgmlDType, Bytes)> {
+        let info = self
+            .content
+            .tensor_infos
+            .get(name)
+            .ok_or_else(|| Error::TensorMissing { path: self.path.clone(), tensor: name.to_owned() })?;
+        if info.shape.dims() != shape {
+            return Err(Error::Shape {
+                path: self.path.clone(),
+                tensor: name.to_owned(),
+                expected: shape.to_vec(),
+                found: info.shape.dims().to_vec(),
+            });
+        }
+        let dtype = info.ggml_dtype;
+        let elements = info.shape.elem_count();
+        let width = shape.last().copied().unwrap_or(1);
+        if !width.is_multiple_of(dtype.block_size()) {
+            return Err(self.bad(format!("tensor `{name}` of rows of {width} cannot be {dtype:?}")));
+        }
+        let start = self.content.tensor_data_offset.checked_add(info.offset);
+        let start = start.and_then(|s| usize::try_from(s).ok()).filter(|s| s.is_multiple_of(4));
+        let end = start.and_then(|s| s.checked_add(elements / dtype.block_size() * dtype.type_size()));
+        match (start, end) {
+            (Some(start), Some(end)) if end <= self.bytes.len() => Ok((dtype, self.bytes.slice(start..end))),
+            _ => Err(self.bad(format!(
+                "tensor `{name}` is not inside the file or not aligned; it is damaged or incomplete"
+            ))),
+        }
+    }
+}
+
+/// Names of the file's tensors for those of a checkpoint, without suffix: `(ours, the file's)`.
+fn names(spec: &Spec) -> Result<Vec<(String, String)>> {
+    let architecture = arch::by_name(spec.architecture)
+        .ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
+    let n = &architecture.names;
+    let mut all =
+        vec![(n.embed.to_owned(), "token_embd".to_owned()), (n.norm.to_owned(), "output_norm".to_owned())];
+    if !spec.tied {
+        all.push((n.head.to_owned(), "output".to_owned()));
+    }
+    let in_layer = [
+        (n.attn_norm, "attn_norm"),
+        (n.q, "attn_q"),
+        (n.k, "attn_k"),
+        (n.v, "attn_v"),
+        (n.o, "attn_output"),
+        (n.ffn_norm, "ffn_norm"),
+        (n.gate, "ffn_gate"),
+        (n.up, "ffn_up"),
+        (n.down, "ffn_down"),
+    ];
+    for layer in 0..spec.layers {
+        all.extend(in_layer.map(|(ours, theirs)| (n.in_layer(layer, ours), format!("blk.{layer}.{theirs}"))));
+    }
+    Ok(all)
+}
+
+/// Row of the file that holds row `row` of ours. llama.cpp's LLaDA rotates neighbouring pairs and ours halves of a head,
+/// so its queries and keys are stored in another order; every other tensor has the same.
+fn row_in_file(spec: &Spec, name: &str, row: usize) -> usize {
+    let rotated = name.ends_with(".attn_q") || name.ends_with(".attn_k");
+    if spec.architecture != "llada" || !rotated {
+        return row;
+    }
+    let (head, within, half) = (row / spec.head_dim, row % spec.head_dim, spec.head_dim / 2);
+    head * spec.head_dim + within % half * 2 + within / half
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::U8(n) => Some(f64::from(*n)),
+        Value::I8(n) => Some(f64::from(*n)),
+        Value::U16(n) => Some(f64::from(*n)),
+        Value::I16(n) => Some(f64::from(*n)),
+        Value::U32(n) => Some(f64::from(*n)),
+        Value::I32(n) => Some(f64::from(*n)),
+        Value::U64(n) => Some(*n as f64),
+        Value::I64(n) => Some(*n as f64),
+        // Through text, so that 1e-6 stays 1e-6 and does not grow digits.
+        Value::F32(n) => n.to_string().parse().ok(),
+        Value::F64(n) => Some(*n),
+        _ => None,
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// An object of the entries that are there.
+fn object(entries: Vec<(&str, Option<serde_json::Value>)>) -> Map<String, serde_json::Value> {
+    entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}

@@ -1,0 +1,132 @@
+//! A checkpoint folder rewritten with its linear maps as bytes (`demask quantize`): the Hub's layout, ready to be mapped.
+//!
+//! Tensors are made one at a time, so any checkpoint can be quantised in little memory. Invariant: `config.json` is
+//! written last, so an interrupted run leaves a folder that is not a checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::arch;
+use crate::checkpoint::quantized::{GROUP_KEY, packed_name, scale_name, stored_shapes};
+use crate::checkpoint::write::{self, Declared, Written};
+use crate::checkpoint::{INDEX, Mapped, Quantized, Store, WEIGHTS};
+use crate::config::Spec;
+use crate::error::{Error, Result};
+
+/// Endings of weight files in other formats, which a quantised folder does not repeat.
+const OTHER_WEIGHTS: &[&str] = &["bin", "pt", "pth", "gguf", "msgpack", "h5", "onnx"];
+
+/// How to quantise.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Depths that share a scale.
+    pub group: usize,
+    /// Largest file.
+    pub max_shard_bytes: u64,
+}
+
+/// Where a declared tensor's bytes come from.
+enum Source {
+    /// Stored as it is.
+    Copy(Mapped),
+    Packed(Mapped),
+    Scales(Mapped),
+}
+
+/// Quantises the checkpoint in `from` into the folder `to`; `progress` is told each tensor's name.
+pub fn folder(
+    from: &Path,
+    to: &Path,
+    settings: &Settings,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Written> {
+    let refuse = |problem: String| Error::Plan { path: to.to_path_buf(), problem };
+    let config_path = from.join("config.json");
+    let text = fs::read_to_string(&config_path).map_err(Error::read(&config_path))?;
+    let spec = Spec::from_json(&text, &config_path)?;
+    let mut config: Value = serde_json::from_str(&text).map_err(Error::json(&config_path))?;
+    if to.join("config.json").exists() {
+        return Err(refuse("it already holds a checkpoint; name another folder".into()));
+    }
+    let store = Store::open(from)?;
+    if store.names().any(|name| name.ends_with(".weight_packed")) {
+        return Err(refuse(format!("{} is quantised already", from.display())));
+    }
+    let plan = plan(&spec, &store, settings).map_err(|e| match e {
+        Error::Query(problem) => refuse(problem),
+        other => other,
+    })?;
+
+    let declared: Vec<Declared> = plan.iter().map(|(declared, _)| declared.clone()).collect();
+    let sources: BTreeMap<&str, &Source> = plan.iter().map(|(d, s)| (d.name.as_str(), s)).collect();
+    let metadata = BTreeMap::from([(GROUP_KEY.to_owned(), settings.group.to_string())]);
+    let options = write::Options { max_shard_bytes: settings.max_shard_bytes, metadata };
+    let quantize = |weight: &Mapped| {
+        let quantized = Quantized::quantize(weight, settings.group).map_err(std::io::Error::other);
+        weight.release();
+        quantized
+    };
+    let written = write::folder(to, &declared, &options, |tensor, out| {
+        progress(&tensor.name);
+        match sources[tensor.name.as_str()] {
+            Source::Copy(tensor) => out.write_all(tensor.as_bytes()),
+            Source::Packed(weight) => out.write_all(quantize(weight)?.packed()),
+            Source::Scales(weight) => out.write_all(quantize(weight)?.scale_bytes()),
+        }
+    })?;
+    copy_rest(from, to)?;
+    // Other programs see from this that they cannot read the weights.
+    config["quantization_config"] = json!({
+        "quant_method": "demask-int8", "bits": 8, "group_size": settings.group, "sym": true,
+    });
+    let text = serde_json::to_string_pretty(&config).map_err(Error::json(&config_path))?;
+    write::replace(&to.join("config.json"), |out| out.write_all(text.as_bytes()))?;
+    Ok(written)
+}
+
+fn plan(spec: &Spec, store: &Store, settings: &Settings) -> Result<Vec<(Declared, Source)>> {
+    let architecture = arch::by_name(spec.architecture)
+        .ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
+    let names = &architecture.names;
+    let embed = format!("{}.weight", names.embed);
+    let mut plan = Vec::new();
+    for (name, shape) in arch::tensors(spec, names) {
+        let tensor = store.tensor_shaped(&name, &shape)?;
+        let map = name.strip_suffix(".weight").filter(|_| shape.len() == 2);
+        // The embedding is looked up, not multiplied by; tied to the head it is both.
+        if map.is_none() || name == embed {
+            plan.push((Declared::new(&name, tensor.dtype(), &shape), Source::Copy(tensor.clone())));
+        }
+        if let (Some(map), true) = (map, name != embed || spec.tied) {
+            let [packed, scales] = stored_shapes([shape[0], shape[1]], settings.group)
+                .map_err(|problem| Error::Query(problem.to_string()))?;
+            let (u8, f32) = (safetensors::Dtype::U8, safetensors::Dtype::F32);
+            plan.push((Declared::new(packed_name(map), u8, &packed), Source::Packed(tensor.clone())));
+            plan.push((Declared::new(scale_name(map), f32, &scales), Source::Scales(tensor)));
+        }
+    }
+    Ok(plan)
+}
+
+/// Copies tokenizer, templates, predictor and whatever else lies beside the weights.
+fn copy_rest(from: &Path, to: &Path) -> Result<()> {
+    let mut weights: BTreeSet<PathBuf> =
+        [WEIGHTS, INDEX, "config.json"].iter().map(|name| from.join(name)).collect();
+    let index = from.join(INDEX);
+    if index.exists() {
+        weights.extend(crate::checkpoint::shard_names(&index)?.into_iter().map(|shard| from.join(shard)));
+    }
+    for entry in fs::read_dir(from).map_err(Error::read(from))? {
+        let path = entry.map_err(Error::read(from))?.path();
+        let other = path.extension().is_some_and(|e| OTHER_WEIGHTS.iter().any(|o| e == *o));
+        if path.is_file() && !weights.contains(&path) && !other {
+            let target = to.join(path.file_name().unwrap_or_default());
+            let bytes = fs::read(&path).map_err(Error::read(&path))?;
+            write::replace(&target, |out| out.write_all(&bytes))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! GGUF files: what is written is read back, every format close to the weights it was made of, damage refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use demask_model::checkpoint::{Dtype, Store};
+use demask_model::gguf::{Kind, Vocabulary, write};
+use demask_model::text::{ChatTemplate, Tokenizer};
+use demask_model::{Backbone, LoadOptions, Precision, Query, Spec, Transformer};
+use serde_json::{Value, json};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
+}
+
+fn convert(name: &str, kind: Kind, to: &Path) -> Spec {
+    let folder = fixture(name);
+    let (spec, store) = (Spec::from_folder(&folder).unwrap(), Store::open(&folder).unwrap());
+    let mut tensor = |name: &str, shape: &[usize]| Ok(store.tensor_shaped(name, shape)?.to_f32());
+    write(to, &spec, kind, &Vocabulary::default(), &mut tensor).unwrap();
+    spec
+}
+
+fn logits(model: &Transformer) -> Vec<f32> {
+    let spec = model.spec();
+    let token = |i: u32| if i.is_multiple_of(3) { spec.ids.mask } else { i * 5 % spec.vocab as u32 };
+    let tokens: Vec<u32> = (0..29).map(token).collect();
+    let all: Vec<usize> = (1..tokens.len()).collect();
+    let mut batch = [Query { tokens: &tokens, predict: &all, ..Query::default() }];
+    let pass = model.forward(&mut batch).unwrap().remove(0);
+    let mut out = Vec::new();
+    model.logits(&pass.predicting, &mut |_, rows| out.extend_from_slice(rows)).unwrap();
+    out
+}
+
+fn load(path: &Path, dtype: Option<Precision>) -> Transformer {
+    Transformer::load(path, &LoadOptions { dtype, ..LoadOptions::default() }).unwrap()
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    let error: f32 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+    (error / a.iter().map(|a| a * a).sum::<f32>()).sqrt()
+}
+
+#[test]
+fn single_precision_comes_back_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["dream-toy", "llada-toy"] {
+        let path = folder.path().join(format!("{name}.gguf"));
+        let spec = convert(name, Kind::F32, &path);
+        let (from, back) = (load(&fixture(name), None), load(&path, None));
+        assert_eq!(Spec::from_folder(&path).unwrap(), spec, "{name}");
+        assert_eq!(logits(&from), logits(&back), "{name}");
+        assert_eq!(from.fingerprint(), back.fingerprint());
+    }
+}
+
+#[test]
+fn every_format_is_close_and_finer_is_closer() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["dream-toy", "llada-toy"] {
+        let exact = logits(&load(&fixture(name), None));
+        // Widths of the toys are no multiples of 256, so K-quants have a model of their own below.
+        for (kind, most) in [(Kind::F16, 2e-3), (Kind::Bf16, 2e-2), (Kind::Q8_0, 0.1), (Kind::Q4_0, 0.8)] {
+            let path = folder.path().join(format!("{name}.gguf"));
+            convert(name, kind, &path);
+            let error = distance(&exact, &logits(&load(&path, None)));
+            assert!(error > 0.0 && error < most, "{name} {kind:?}: {error}");
+            // The int8 kernels take the file's own bytes, so only the activations differ from floating point.
+            let floats = logits(&load(&path, Some(Precision::Float(Dtype::F32))));
+            let kernels = distance(&floats, &logits(&load(&path, None)));
+            assert!(kernels < 0.1, "{name} {kind:?}: {kernels}");
+        }
+    }
+}
+
+#[test]
+fn k_quants_are_read() {
+    let config = json!({
+        "model_type": "Dream", "vocab_size": 300, "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 128, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "mask_token_id": 1,
+        "pad_token_id": 0, "eos_token_id": 2, "bos_token_id": 3
+    });
+    let spec = Spec::from_json(&config.to_string(), Path::new("config.json")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let model = |kind| {
+        let mut tensor = |name: &str, shape: &[usize]| Ok(demask_model::synthetic::values(name, shape));
+        write(&path, &spec, kind, &Vocabulary::default(), &mut tensor).unwrap();
+        logits(&load(&path, None))
+    };
+    let exact = model(Kind::F32);
+    let error = |kind| distance(&exact, &model(kind));
+    let (q4, q5, q6, q8) = (error(Kind::Q4K), error(Kind::Q5K), error(Kind::Q6K), error(Kind::Q8_0));
+    assert!(q4 > q5 && q5 > q6 && q6 > q8 && q8 > 0.0 && q4 < 0.3, "{q4} {q5} {q6} {q8}");
+}
+
+/// A byte-level BPE of the 256 byte tokens, one merge and three special tokens.
+fn tokenizer() -> Value {
+    let mut vocab = serde_json::Map::new();
+    // The printable stand-ins of bytes, as GPT-2 orders them.
+    let printable = |b: u8| (33..=126).contains(&b) || (161..=172).contains(&b) || b >= 174;
+    let mut next = 256;
+    for byte in 0..=255_u8 {
+        let stand_in = if printable(byte) {
+            char::from(byte)
+        } else {
+            next += 1;
+            char::from_u32(next - 1).unwrap()
+        };
+        vocab.insert(stand_in.to_string(), usize::from(byte).into());
+    }
+    vocab.insert("he".into(), 256.into());
+    let added = |id: u32, content: &str, special: bool| {
+        json!({ "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": special })
+    };
+    json!({
+        "version": "1.0", "normalizer": { "type": "NFC" },
+        "added_tokens": [added(257, "<|mask|>", true), added(258, "<|end|>", true), added(259, "<tool>", false)],
+        "model": { "type": "BPE", "vocab": vocab, "merges": ["h e"] },
+    })
+}
+
+#[test]
+fn tokenizer_and_template_travel_in_the_file() {
+    let config = json!({
+        "model_type": "Dream", "vocab_size": 264, "hidden_size": 32, "intermediate_size": 32,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "max_position_embeddings": 128, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "mask_token_id": 257,
+        "pad_token_id": 258, "eos_token_id": 258, "bos_token_id": 258
+    });
+    let spec = Spec::from_json(&config.to_string(), Path::new("config.json")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let vocabulary = Vocabulary {
+        tokenizer: Some(tokenizer()),
+        pre: "qwen2".into(),
+        template: Some("{{ messages[0].content }}<|end|>".into()),
+    };
+    let mut tensor = |name: &str, shape: &[usize]| Ok(demask_model::synthetic::values(name, shape));
+    write(&path, &spec, Kind::Q8_0, &vocabulary, &mut tensor).unwrap();
+    let tokenizer = Tokenizer::open(&path, spec.vocab).unwrap();
+    assert_eq!(tokenizer.encode("hey 7<|mask|>").unwrap(), [256, 121, 32, 55, 257]);
+    assert_eq!(tokenizer.decode(&[256, 121, 258]).unwrap(), "hey");
+    assert_eq!(tokenizer.holes(), [260, 261, 262, 263]);
+    assert_eq!(tokenizer.special("mask_token"), Some(257));
+    assert!(ChatTemplate::open(&path).unwrap().is_some());
+    assert_eq!(Spec::from_folder(&path).unwrap().ids, spec.ids);
+}
+
+#[test]
+fn damage_is_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    convert("dream-toy", Kind::Q8_0, &path);
+    let whole = fs::read(&path).unwrap();
+    for length in [0, 3, 100, whole.len() / 2, whole.len() - 40] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = Transformer::load(&path, &LoadOptions::default()).err().unwrap().to_string();
+        assert!(error.contains("model.gguf") && !error.contains('\n'), "{length}: {error}");
+    }
+}
