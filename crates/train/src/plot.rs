@@ -165,6 +165,17 @@ impl Chart {
     }
 }
 
+/// A chart alone is a picture.
+impl Figure for Chart {
+    fn size(&self) -> (u32, u32) {
+        (820, 460)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
+        Self::draw(self, area)
+    }
+}
+
 /// Draws a square matrix with values between 0 and `top`: dark is large.
 pub fn heat_map<DB: DrawingBackend>(
     area: &DrawingArea<DB, Shift>,

@@ -27,34 +27,22 @@ pub struct Workload {
     pub masks: u32,
     /// Tokens that go through the backbone at once.
     pub token_budget: usize,
-    /// Rounds go on until this many seconds have passed; there is at least one.
-    pub seconds: f64,
+    /// Rounds, each over responses of its own.
+    pub rounds: usize,
 }
 
-/// Speed of both, over all rounds.
+/// Speed of both in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Report {
+pub struct Round {
     /// Tokens that went through the backbone, in each of the two ways.
     pub tokens: u64,
-    /// Rounds made.
-    pub rounds: usize,
     /// Seconds of forward passes and logits alone.
     pub plain_seconds: f64,
     /// Seconds of cache generation, the file included.
     pub cache_seconds: f64,
 }
 
-impl Report {
-    /// Tokens per second of plain batched forward passes.
-    pub fn plain(&self) -> f64 {
-        self.tokens as f64 / self.plain_seconds
-    }
-
-    /// Tokens per second of cache generation.
-    pub fn cache(&self) -> f64 {
-        self.tokens as f64 / self.cache_seconds
-    }
-
+impl Round {
     /// Share of the plain speed that cache generation keeps.
     pub fn ratio(&self) -> f64 {
         self.plain_seconds / self.cache_seconds
@@ -62,28 +50,27 @@ impl Report {
 }
 
 /// Alternates the two on random tokens; `scratch` is a folder for one file.
-pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Result<Report> {
+pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Result<Vec<Round>> {
     let mask_id = backbone.spec().ids.mask;
     let settings = Settings { masks_per_response: workload.masks, ..Settings::default() };
-    let mut report = Report { tokens: 0, rounds: 0, plain_seconds: 0.0, cache_seconds: 0.0 };
-    let start = Instant::now();
-    while report.rounds == 0 || start.elapsed().as_secs_f64() < workload.seconds {
+    let mut rounds = Vec::new();
+    for round in 0..workload.rounds {
         let responses: Vec<(Response, Vec<u32>)> =
-            (0..workload.responses).map(|index| response(backbone, workload, report.rounds, index)).collect();
+            (0..workload.responses).map(|index| response(backbone, workload, round, index)).collect();
         let tasks: Vec<Task<'_>> =
             responses.iter().flat_map(|(r, tokens)| tasks(&settings, r, tokens, mask_id)).collect();
         // Which of the two goes first changes with every round, so that neither has the warmer machine.
-        if report.rounds.is_multiple_of(2) {
-            report.plain_seconds += plain(backbone, workload, &tasks)?;
-            report.cache_seconds += cache(backbone, &settings, workload, &tasks, scratch)?;
+        let (plain_seconds, cache_seconds) = if round.is_multiple_of(2) {
+            let first = plain(backbone, workload, &tasks)?;
+            (first, cache(backbone, &settings, workload, &tasks, scratch)?)
         } else {
-            report.cache_seconds += cache(backbone, &settings, workload, &tasks, scratch)?;
-            report.plain_seconds += plain(backbone, workload, &tasks)?;
-        }
-        report.tokens += tasks.iter().map(|task| task.tokens_through_backbone() as u64).sum::<u64>();
-        report.rounds += 1;
+            let first = cache(backbone, &settings, workload, &tasks, scratch)?;
+            (plain(backbone, workload, &tasks)?, first)
+        };
+        let tokens = tasks.iter().map(|task| task.tokens_through_backbone() as u64).sum();
+        rounds.push(Round { tokens, plain_seconds, cache_seconds });
     }
-    Ok(report)
+    Ok(rounds)
 }
 
 fn plain(backbone: &dyn Backbone, workload: &Workload, tasks: &[Task<'_>]) -> Result<f64> {

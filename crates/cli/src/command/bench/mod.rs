@@ -1,12 +1,24 @@
 //! `demask bench`: how fast this machine is, and how close the engine comes to it. One file per measurement.
 //!
-//! Machines are noisy: what is compared runs alternately in one process, several times, and the median is shown.
+//! Machines are noisy: what is compared runs alternately in one process, several times, and the median is shown with
+//! its quartiles. `measure` times, `report` shows.
 
+mod cache;
+mod compare;
 mod decode;
+mod forward;
+mod gemm;
+mod measure;
+mod model;
+mod peak;
+mod predictor;
+mod quality;
+mod report;
+mod scaling;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
-/// Measures speed
+/// Measures speed: the machine's peak, products, forward passes, the cache, the predictor
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -15,12 +27,57 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Peak(peak::Args),
+    Gemm(gemm::Args),
+    Forward(forward::Args),
     Decode(Box<decode::Args>),
+    Cache(Box<cache::Args>),
+    Predictor(predictor::Args),
+    Scaling(scaling::Args),
+    Quality(Box<quality::Args>),
+    Compare(compare::Args),
+}
+
+/// Flags of every measurement.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Common {
+    /// Rounds; each runs everything once, in alternating order
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) repeats: u16,
+    #[command(flatten)]
+    pub(crate) output: report::Output,
+}
+
+/// Flags of measurements that load no model.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Threads {
+    /// Threads of the computation [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+impl Threads {
+    /// Sizes the thread pool.
+    pub(crate) fn set(&self) -> Result<()> {
+        if let Some(threads) = self.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
+            pool.build_global().context("cannot set the number of threads")?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
+        Command::Peak(args) => peak::run(args),
+        Command::Gemm(args) => gemm::run(args),
+        Command::Forward(args) => forward::run(args),
         Command::Decode(args) => decode::run(args),
+        Command::Cache(args) => cache::run(args),
+        Command::Predictor(args) => predictor::run(args),
+        Command::Scaling(args) => scaling::run(args),
+        Command::Quality(args) => quality::run(args),
+        Command::Compare(args) => compare::run(args),
     }
 }

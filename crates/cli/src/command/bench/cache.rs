@@ -1,0 +1,102 @@
+//! `demask bench cache`: how much of the backbone's speed the making of a TV cache keeps.
+
+use anyhow::Result;
+use demask_model::{Backbone, Transformer};
+use demask_train::cache::bench::{self, Workload};
+use demask_train::plot::{Mark, Series};
+
+use super::measure::Spread;
+use super::model::ModelShape;
+use super::report::{Cell, Output, Report};
+use crate::args::ModelArgs;
+use crate::loaded;
+
+/// TV-cache generation against plain batched forward passes over the same canvases
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Without --model: a config.json whose shape to use with random weights [default: Dream-7B's]
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    config: Option<std::path::PathBuf>,
+    /// Without --model: number of layers [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512), conflicts_with = "model")]
+    layers: Option<u16>,
+    /// Tokens of a prompt
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    prompt: usize,
+    /// Tokens of a response
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    response: u32,
+    /// Responses per round
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    responses: usize,
+    /// Masks per response
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    masks: u32,
+    /// Tokens that go through the model at once
+    #[arg(long, default_value_t = 4096, value_name = "N")]
+    token_budget: usize,
+    /// Rounds; each measures both ways, in alternating order
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repeats: u16,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let options = args.model.load_options()?;
+    let backbone = match &args.model.model {
+        Some(_) => Transformer::load(&loaded::folder(&args.model)?, &options)?,
+        None => {
+            let dtype = args.model.dtype.unwrap_or(crate::args::DtypeArg::Int8);
+            let shape = ModelShape { config: args.config.clone(), layers: args.layers, dtype };
+            shape.build(shape.spec(Some(2))?)?
+        }
+    };
+    let workload = Workload {
+        prompt: args.prompt,
+        response: args.response as usize,
+        responses: args.responses,
+        masks: args.masks,
+        token_budget: args.token_budget,
+        rounds: args.repeats.into(),
+    };
+    let scratch = tempfile::tempdir()?;
+    let rounds = bench::run(&backbone, &workload, scratch.path())?;
+    let rate = |seconds: fn(&bench::Round) -> f64| {
+        Spread::of(rounds.iter().map(|round| round.tokens as f64 / seconds(round)))
+    };
+    let ratio = Spread::of(rounds.iter().map(bench::Round::ratio));
+    let mut report = Report::new("cache", &["way", "tokens/s"]);
+    report.rows.push(vec!["plain forward passes".into(), Cell::Spread(rate(|r| r.plain_seconds), 1)]);
+    report.rows.push(vec!["cache generation".into(), Cell::Spread(rate(|r| r.cache_seconds), 1)]);
+    let spec = backbone.spec();
+    report.note(
+        "ratio",
+        ratio.median,
+        format!(
+            "cache generation keeps {:.3} [{:.3}, {:.3}] of the plain rate ({} layers of {}, vocabulary {}, {} rounds)",
+            ratio.median,
+            ratio.low,
+            ratio.high,
+            spec.layers,
+            spec.hidden,
+            spec.vocab,
+            rounds.len()
+        ),
+    );
+    report.chart.title = "TV cache against plain forward passes".into();
+    report.chart.x = "round".into();
+    report.chart.y = "tokens/s".into();
+    for (label, seconds) in [
+        ("plain", (|r: &bench::Round| r.plain_seconds) as fn(&bench::Round) -> f64),
+        ("cache", |r| r.cache_seconds),
+    ] {
+        let points =
+            rounds.iter().enumerate().map(|(i, r)| (i as f64, r.tokens as f64 / seconds(r))).collect();
+        report.chart.series.push(Series { label: label.into(), mark: Mark::Line, points });
+    }
+    report.show(&args.output)
+}

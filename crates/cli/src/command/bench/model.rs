@@ -1,0 +1,105 @@
+//! The synthetic model measurements run on, its canvases, and how many operations a pass over them takes.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use demask_model::{Backbone, Precision, Query, Spec, Transformer, synthetic};
+
+use crate::args::DtypeArg;
+use crate::command::synthesize::dream_7b;
+
+/// A model of some shape with random weights.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct ModelShape {
+    /// A config.json whose shape to use [default: Dream-7B's]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Number of layers instead of the config's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub(super) layers: Option<u16>,
+    /// Precision of the weights
+    #[arg(long, value_enum, default_value_t = DtypeArg::Int8)]
+    pub(super) dtype: DtypeArg,
+}
+
+impl ModelShape {
+    /// The shape, with so many layers unless the flags say otherwise.
+    pub(super) fn spec(&self, layers: Option<u16>) -> Result<Spec> {
+        let mut config = match &self.config {
+            None => dream_7b(),
+            Some(path) => {
+                let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+                serde_json::from_slice(&text)
+                    .with_context(|| format!("{} is not readable JSON", path.display()))?
+            }
+        };
+        if let Some(layers) = self.layers.or(layers) {
+            let key = if config.get("n_layers").is_some() { "n_layers" } else { "num_hidden_layers" };
+            config[key] = layers.into();
+        }
+        Ok(Spec::from_json(&config.to_string(), self.config.as_deref().unwrap_or("config.json".as_ref()))?)
+    }
+
+    /// The precision.
+    pub(super) fn precision(&self) -> Precision {
+        self.dtype.precision()
+    }
+
+    /// The model.
+    pub(super) fn build(&self, spec: Spec) -> Result<Transformer> {
+        Ok(synthetic::transformer(spec, self.precision(), 0)?)
+    }
+}
+
+/// A canvas whose last positions are masked.
+#[derive(Debug, Clone)]
+pub(super) struct Canvas {
+    tokens: Vec<u32>,
+    masked: Vec<usize>,
+}
+
+impl Canvas {
+    /// `length` tokens, of which the last `masked` are masked.
+    pub(super) fn new(spec: &Spec, length: usize, masked: usize) -> Self {
+        let token = |place: usize| (place as u64 * 2_654_435_761 % spec.vocab as u64) as u32;
+        let masked: Vec<usize> = (length - masked.min(length)..length).collect();
+        let mut tokens: Vec<u32> = (0..length).map(token).collect();
+        masked.iter().for_each(|&p| tokens[p] = spec.ids.mask);
+        Self { tokens, masked }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+}
+
+/// One pass over all canvases, as a decoding step makes it: hidden rows, then logits of the masked rows.
+pub(super) fn pass(backbone: &dyn Backbone, canvases: &[Canvas]) -> Result<()> {
+    let mut batch: Vec<Query<'_>> = canvases
+        .iter()
+        .map(|c| Query { tokens: &c.tokens, predict: &c.masked, ..Query::default() })
+        .collect();
+    for pass in backbone.forward(&mut batch)? {
+        backbone.logits(&pass.predicting, &mut |_, logits| {
+            std::hint::black_box(logits);
+        })?;
+    }
+    Ok(())
+}
+
+/// Multiplications and additions of a pass that really happen: the last layer's queries and MLP only for masked rows.
+pub(super) fn operations(spec: &Spec, canvases: &[Canvas]) -> f64 {
+    let (d, q, kv, ffn) =
+        (spec.hidden as f64, spec.q_width() as f64, spec.kv_width() as f64, spec.ffn as f64);
+    let keys = 2.0 * d * 2.0 * kv;
+    let rest = 2.0 * (d * q + q * d + 3.0 * d * ffn);
+    canvases
+        .iter()
+        .map(|canvas| {
+            let (rows, wanted) = (canvas.len() as f64, canvas.masked.len() as f64);
+            let scores = 4.0 * rows * q;
+            let layer = |rows_wanted: f64| rows * keys + rows_wanted * (rest + scores);
+            (spec.layers as f64 - 1.0) * layer(rows) + layer(wanted) + 2.0 * wanted * d * spec.vocab as f64
+        })
+        .sum()
+}

@@ -1,0 +1,65 @@
+//! `demask bench peak`: what this machine can do at most, in registers alone.
+
+use anyhow::Result;
+use demask_kernels::{peak_fma, peak_int8};
+use demask_train::plot::{Mark, Series};
+
+use super::measure::Spread;
+use super::report::{Cell, Report};
+use super::{Common, Threads};
+
+/// The peak of this machine: multiply-adds of f32 and of bytes
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    threads: Threads,
+}
+
+/// Operations a second of both kinds: the best of some rounds, since a busy machine only slows down.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peak {
+    pub(super) f32: f64,
+    pub(super) int8: f64,
+}
+
+impl Peak {
+    /// Measures for about a second.
+    pub(super) fn measure() -> Self {
+        let best = |measure: fn() -> f64| (0..4).map(|_| measure()).fold(0.0, f64::max);
+        Self { f32: best(peak_fma), int8: best(peak_int8) }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    args.threads.set()?;
+    let mut report = Report::new("peak", &["operation", "G/s", "best"]);
+    let mut bars = Vec::new();
+    for (index, (name, measure)) in
+        [("f32 multiply-add", peak_fma as fn() -> f64), ("int8 multiply-add", peak_int8)]
+            .into_iter()
+            .enumerate()
+    {
+        let rates: Vec<f64> = (0..args.common.repeats).map(|_| measure() / 1e9).collect();
+        let best = rates.iter().copied().fold(0.0, f64::max);
+        bars.push((index as f64, best));
+        report.rows.push(vec![
+            Cell::Text(name.into()),
+            Cell::Spread(Spread::of(rates), 1),
+            Cell::Number(best, 1),
+        ]);
+    }
+    report.note(
+        "int8_over_f32",
+        bars[1].1 / bars[0].1,
+        "a multiply-add counts two; int8 is measured with the exact byte products the int8 kernels use"
+            .into(),
+    );
+    report.chart.title = "peak of this machine".into();
+    report.chart.x = "0: f32, 1: int8".into();
+    report.chart.y = "G operations/s".into();
+    report.chart.series.push(Series { label: String::new(), mark: Mark::Bars, points: bars });
+    report.show(&args.common.output)
+}

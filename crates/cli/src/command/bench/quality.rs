@@ -1,0 +1,231 @@
+//! `demask bench quality`: what int8 weights change, by group size; the numbers of docs/numerics.md.
+//!
+//! With a model: total variation between its marginals in f32 and in int8 on masked task problems, and how many tokens
+//! greedy decoding still agrees on. Without one: relative error of products with weights and activations that have
+//! outlier channels, as large models do.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use demask_decode::probe::BackboneProbe;
+use demask_decode::strategy::{Context, Probe as _, Question};
+use demask_decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
+use demask_kernels::{QuantizedWeights, Weights, gemm, gemm_i8, softmax_stats, total_variation};
+use demask_model::checkpoint::Dtype;
+use demask_model::text::{ChatTemplate, Tokenizer};
+use demask_model::{Backbone as _, LoadOptions, Precision, Transformer};
+use demask_train::cache::Response;
+use demask_train::data::Encoder;
+use demask_train::plot::{Mark, Series};
+
+use super::gemm::noise;
+use super::measure::Spread;
+use super::report::{Cell, Output, Report};
+use crate::args::ModelArgs;
+use crate::command::cache::data::Data;
+use crate::loaded;
+
+/// What int8 changes: marginals and decoded tokens of a model, or the error of products with outliers
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Weights of a row that share a scale
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "32,64,128,256")]
+    groups: Vec<usize>,
+    /// Problems
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    problems: usize,
+    /// Of these tasks
+    #[arg(long, default_value = "task:all", value_name = "DATA")]
+    data: String,
+    /// Seed of the problems
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let options = args.model.load_options()?;
+    let report = match &args.model.model {
+        Some(_) => model(args, &loaded::folder(&args.model)?, &options)?,
+        None => products(&args.groups)?,
+    };
+    report.show(&args.output)
+}
+
+fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
+    let load = |precision| {
+        Transformer::load(folder, &LoadOptions { dtype: Some(precision), device: options.device.clone() })
+    };
+    let exact = load(Precision::Float(Dtype::F32))?;
+    let responses = responses(args, folder, &exact)?;
+    let truth = marginals(&exact, &responses)?;
+    let texts = decoded(&exact, &responses)?;
+    let columns = [
+        "weights",
+        "mean TV",
+        "TV quartiles",
+        "largest TV",
+        "same argmax",
+        "same decoded tokens",
+        "same texts",
+    ];
+    let mut report = Report::new("quality", &columns);
+    let mut points = Vec::new();
+    let candidates = std::iter::once(("bf16".to_owned(), 16.0, Precision::Float(Dtype::Bf16))).chain(
+        args.groups
+            .iter()
+            .map(|&group| (format!("int8 group {group}"), group as f64, Precision::Int8 { group })),
+    );
+    for (name, x, precision) in candidates {
+        let other = load(precision)?;
+        let distances: Vec<(f64, bool)> = truth
+            .iter()
+            .zip(&marginals(&other, &responses)?)
+            .map(|(a, b)| {
+                let (s, t) = (softmax_stats(a), softmax_stats(b));
+                (f64::from(total_variation(a, s.logsumexp, b, t.logsumexp)), s.argmax == t.argmax)
+            })
+            .collect();
+        let count = distances.len().max(1) as f64;
+        let mean = distances.iter().map(|d| d.0).sum::<f64>() / count;
+        let again = decoded(&other, &responses)?;
+        let pairs = || texts.iter().zip(&again);
+        let same: usize = pairs().map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a == b).count()).sum();
+        let tokens: usize = texts.iter().map(Vec::len).sum();
+        points.push((x, mean));
+        report.rows.push(vec![
+            Cell::Text(name),
+            Cell::Number(mean, 5),
+            Cell::Spread(Spread::of(distances.iter().map(|d| d.0)), 5),
+            Cell::Number(distances.iter().map(|d| d.0).fold(0.0, f64::max), 4),
+            Cell::Share(distances.iter().filter(|d| d.1).count() as f64 / count),
+            Cell::Share(same as f64 / tokens.max(1) as f64),
+            Cell::Share(pairs().filter(|(a, b)| a == b).count() as f64 / texts.len().max(1) as f64),
+        ]);
+    }
+    let sentence = format!("{} masked positions of {} problems", truth.len(), responses.len());
+    report.note("positions", truth.len() as f64, sentence);
+    report.chart.title = "distance of int8 marginals from f32's".into();
+    report.chart.x = "weights that share a scale".into();
+    report.chart.y = "mean TV".into();
+    report.chart.series.push(Series { label: String::new(), mark: Mark::Dots, points });
+    Ok(report)
+}
+
+fn responses(args: &Args, folder: &Path, model: &Transformer) -> Result<Vec<Response>> {
+    let tokenizer = Tokenizer::open(folder, model.spec().vocab)?;
+    let data = Data::open(&args.data, Some(args.problems), args.seed)?;
+    let encoder =
+        Encoder::new(tokenizer, ChatTemplate::open(folder)?).with_end_of_turn(matches!(data, Data::Files(_)));
+    let source = data.source(&encoder);
+    let rows = source.read(0..args.problems.min(source.len()))?;
+    let responses: Vec<Response> = rows.into_iter().flatten().filter(|r| !r.response.is_empty()).collect();
+    if responses.is_empty() {
+        return Err(anyhow!("no problem of {} could be encoded for this model", args.data));
+    }
+    Ok(responses)
+}
+
+/// Every second position of each response masked: rows of logits in order.
+fn marginals(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<f32>>> {
+    let mask = model.spec().ids.mask;
+    let canvases: Vec<(Vec<u32>, Vec<usize>)> = responses
+        .iter()
+        .enumerate()
+        .map(|(index, r)| {
+            let mut tokens = [r.prompt.as_slice(), &r.response].concat();
+            let masked: Vec<usize> =
+                (r.prompt.len()..tokens.len()).filter(|p| (p + index).is_multiple_of(2)).collect();
+            masked.iter().for_each(|&p| tokens[p] = mask);
+            (tokens, masked)
+        })
+        .collect();
+    let questions: Vec<Question<'_>> = canvases
+        .iter()
+        .filter(|(_, masked)| !masked.is_empty())
+        .map(|(tokens, masked)| Question { tokens, predict: masked, hidden: None })
+        .collect();
+    let mut rows = Vec::new();
+    let vocab = model.spec().vocab;
+    BackboneProbe::new(model, 4096).ask_each(&questions, &mut |_, logits| {
+        rows.extend(logits.chunks_exact(vocab).map(<[f32]>::to_vec))
+    })?;
+    Ok(rows)
+}
+
+/// Responses decoded greedily, one token a step.
+fn decoded(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<u32>>> {
+    let strategy: StrategySpec = "entropy".parse()?;
+    let mut texts = Vec::new();
+    for batch in responses.chunks(32) {
+        let mut jobs = batch
+            .iter()
+            .map(|r| {
+                let canvas = Canvas::generate(&r.prompt, r.response.len(), &model.spec().ids)?;
+                let observers = Box::new(Observers::default());
+                Job::new(canvas, &strategy, &Context { predictor: None }, Options::default(), observers)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Decoder::new(model).run(&mut jobs)?;
+        texts.extend(jobs.iter().map(|job| job.canvas().tokens()[job.canvas().response()].to_vec()));
+    }
+    Ok(texts)
+}
+
+/// Relative error `‖y − y₈‖ / ‖y‖` of one product by group size, with one depth in 64 larger by a factor.
+fn products(groups: &[usize]) -> Result<Report> {
+    const SHAPE: [usize; 3] = [64, 3584, 2048];
+    let [m, k, n] = SHAPE;
+    let mut report = Report::new("quality", &["outliers in", "factor", "group", "relative error"]);
+    for (place, in_weights, in_acts) in
+        [("neither", false, false), ("activations", false, true), ("both", true, true)]
+    {
+        for factor in if in_acts { vec![10.0, 100.0] } else { vec![1.0] } {
+            let scaled = |mut values: Vec<f32>, wanted: bool| {
+                if wanted {
+                    values
+                        .iter_mut()
+                        .enumerate()
+                        .filter(|(i, _)| i % k % 64 == 7)
+                        .for_each(|(_, x)| *x *= factor);
+                }
+                values
+            };
+            let (a, w) = (scaled(noise(m * k, 11), in_acts), scaled(noise(n * k, 12), in_weights));
+            let mut exact = vec![0.0; m * n];
+            gemm(&a, m, k, Weights::F32(&w), n, None, &mut exact);
+            let mut points = Vec::new();
+            for &group in groups {
+                let quantized = QuantizedWeights::quantize(Weights::F32(&w), n, k, group)?;
+                let mut bytes = vec![0.0; m * n];
+                gemm_i8(&a, m, &quantized, None, &mut bytes);
+                let error = relative(&exact, &bytes);
+                points.push((group as f64, error));
+                report.rows.push(vec![
+                    place.into(),
+                    Cell::Number(f64::from(factor), 0),
+                    Cell::Count(group),
+                    Cell::Number(error, 5),
+                ]);
+            }
+            let label = format!("{place}, x{factor}");
+            report.chart.series.push(Series { label, mark: Mark::Line, points });
+        }
+    }
+    let sentence = format!("products {m}x{k}x{n}, outliers in one depth of 64");
+    report.note("depth", k as f64, sentence);
+    report.chart.title = "relative error of int8 products".into();
+    report.chart.x = "weights that share a scale".into();
+    report.chart.y = "relative error".into();
+    Ok(report)
+}
+
+fn relative(exact: &[f32], other: &[f32]) -> f64 {
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let error: f64 = exact.iter().zip(other).map(|(a, b)| square(a - b)).sum();
+    (error / exact.iter().map(|a| square(*a)).sum::<f64>()).sqrt()
+}
