@@ -1,7 +1,7 @@
 //! `choice`, in the manner of MMLU-Pro: ten options, a short reasoning, "the answer is (X)".
 //!
-//! The reasoning states the fact, finds it among the options, then names the letter, each in a wording kept from
-//! a small set; `strict` accepts exactly those texts with a true fact and one letter throughout.
+//! The reasoning states the fact with the option that says so, then names the letter, each in a wording kept from a
+//! small set; `strict` accepts exactly those texts with a true fact and one letter throughout.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,9 @@ const LETTERS: [char; OPTIONS] = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', '
 const KINDS: [&str; 4] = ["choice/sum", "choice/difference", "choice/next", "choice/category"];
 /// How the fact is opened.
 const LEADS: [&str; 3] = ["Here", "We see that", "Note that"];
-/// How the option is found and the letter concluded.
-const ENDINGS: [&str; 3] = [
-    "Option {x} is {v}. So the answer is {x}.",
-    "That is option {x}, so the answer is {x}.",
-    "The option with {v} is {x}, and the answer is {x}.",
-];
+/// How the letter is concluded.
+const ENDINGS: [&str; 3] =
+    [". So the answer is {x}.", ", so the answer is {x}.", ", and the answer is {x}."];
 /// What is known of the world.
 const CATEGORIES: [(&str, [&str; 8]); 7] = [
     ("fruit", ["apple", "pear", "plum", "fig", "lime", "grape", "peach", "mango"]),
@@ -39,7 +36,7 @@ pub struct Question {
     pub options: Vec<String>,
     /// Which option is right.
     pub answer: usize,
-    /// The fact that decides it, in each of its wordings.
+    /// The fact that decides it, in each of its wordings, with `{v}` for the right option and `{x}` for its letter.
     pub reasons: Vec<String>,
 }
 
@@ -49,7 +46,7 @@ impl Task for Choice {
     }
 
     fn version(&self) -> u32 {
-        2
+        3
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -97,10 +94,9 @@ impl Question {
     }
 
     fn explain(&self, [lead, reason, ending]: [usize; 3]) -> String {
-        let ending = ENDINGS[ending]
+        format!("{} {}{}", LEADS[lead], self.reasons[reason], ENDINGS[ending])
+            .replace("{v}", &self.options[self.answer])
             .replace("{x}", &format!("({})", LETTERS[self.answer]))
-            .replace("{v}", &self.options[self.answer]);
-        format!("{} {}. {ending}", LEADS[lead], self.reasons[reason])
     }
 }
 
@@ -134,7 +130,7 @@ fn draw(rng: &mut Rng, kind: &str) -> Draw {
 fn equation(rng: &mut Rng, a: i64, b: i64, result: i64, [sign, word]: [&str; 2]) -> Draw {
     Draw {
         asks: vec![format!("What is {a} {sign} {b}?"), format!("What is {a} {word} {b}?")],
-        reasons: vec![format!("{a} {sign} {b} = {result}"), format!("{a} {word} {b} is {result}")],
+        reasons: vec![format!("{a} {sign} {b} = {{v}} {{x}}"), format!("{a} {word} {b} is {{v}} {{x}}")],
         answer: result.to_string(),
         others: near(rng, result),
         content: format!("{a}{sign}{b}"),
@@ -150,8 +146,8 @@ fn next(rng: &mut Rng) -> Draw {
             format!("Which number follows {start}, {b}, {c}?"),
         ],
         reasons: vec![
-            format!("each step adds {step}, and {c} + {step} = {d}"),
-            format!("we add {step}, and {c} plus {step} is {d}"),
+            format!("each step adds {step}, and {c} + {step} = {{v}} {{x}}"),
+            format!("we add {step}, and {c} plus {step} is {{v}} {{x}}"),
         ],
         answer: d.to_string(),
         others: near(rng, d),
@@ -167,7 +163,7 @@ fn category(rng: &mut Rng) -> Draw {
     let answer = *rng.pick(&members);
     Draw {
         asks: vec![format!("Which of these is {article} {name}?"), format!("Find the {name}.")],
-        reasons: vec![format!("{answer} is {article} {name}"), format!("the {name} is {answer}")],
+        reasons: vec![format!("{{v}} {{x}} is {article} {name}"), format!("the {name} is {{v}} {{x}}")],
         answer: answer.into(),
         others: rng.sample(&pool, OPTIONS - 1).iter().map(ToString::to_string).collect(),
         content: name.into(),
