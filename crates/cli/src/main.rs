@@ -12,6 +12,7 @@ macro_rules! usage {
 }
 
 mod args;
+mod benchmarks;
 mod command;
 mod decoding;
 mod loaded;
@@ -37,6 +38,8 @@ enum Command {
     Infill(command::infill::Args),
     Inspect(command::inspect::Args),
     Strategies(command::strategies::Args),
+    Prompts(command::prompts::Args),
+    Score(command::score::Args),
     Serve(command::serve::Args),
     Cache(command::cache::Args),
     Train(command::train::Args),
@@ -46,10 +49,15 @@ enum Command {
     Synthesize(command::synthesize::Args),
     Bench(command::bench::Args),
     Completions(command::completions::Args),
+    #[command(hide = true)]
+    SandboxExec(command::sandbox_exec::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::SandboxExec(args) = &cli.command {
+        return command::sandbox_exec::run(args);
+    }
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -67,6 +75,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Infill(args) => command::infill::run(&args),
         Command::Inspect(args) => command::inspect::run(&args),
         Command::Strategies(args) => command::strategies::run(&args),
+        Command::Prompts(args) => command::prompts::run(&args),
+        Command::Score(args) => command::score::run(&args),
         Command::Serve(args) => command::serve::run(&args),
         Command::Cache(args) => command::cache::run(&args),
         Command::Train(args) => command::train::run(&args),
@@ -76,6 +86,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Synthesize(args) => command::synthesize::run(&args),
         Command::Bench(args) => command::bench::run(&args),
         Command::Completions(args) => command::completions::run(&args),
+        // Taken before this: it has an exit code of its own.
+        Command::SandboxExec(_) => Ok(()),
     }
 }
 

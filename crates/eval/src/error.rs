@@ -51,6 +51,12 @@ pub enum Error {
     /// The data to measure on could not be read.
     #[error("{0}")]
     Data(String),
+    /// Answers are programs, and running them was not allowed.
+    #[error("the answers are programs that have to be run; allow it with --allow-code-execution")]
+    CodeNotAllowed,
+    /// Programs cannot be run.
+    #[error("the sandbox cannot be used: {0}")]
+    Sandbox(String),
     /// There is nothing to measure.
     #[error("there is nothing to measure: {0}")]
     Nothing(String),

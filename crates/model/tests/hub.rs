@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use demask_model::checkpoint::Store;
-use demask_model::checkpoint::source::{HubOptions, Progress, resolve, resolve_dataset};
+use demask_model::checkpoint::source::{HubOptions, Progress, resolve, resolve_dataset, resolve_files};
 use demask_model::checkpoint::synthetic::{self, Init};
 use demask_model::checkpoint::write::Options;
 use demask_model::checkpoint::{Dtype, INDEX};
@@ -538,4 +538,28 @@ fn a_dataset_is_fetched_with_its_training_files_only() {
     let home = tempfile::tempdir().unwrap();
     let error = resolve_dataset(NAME, &options(&empty, &home), &mut ()).unwrap_err().to_string();
     assert!(error.contains("no .parquet or .jsonl file"), "{error}");
+}
+
+#[test]
+fn of_a_dataset_only_the_wanted_files_are_fetched() {
+    let file = |name: &str| (name.to_owned(), format!("contents of {name}").into_bytes());
+    let files = [
+        "README.md",
+        "main/train-0.parquet",
+        "main/test-0.parquet",
+        "socratic/test-0.parquet",
+        "main/notes.txt",
+    ];
+    let (server, home) = (Server::start(files.map(file).into()), tempfile::tempdir().unwrap());
+    let wanted = |file: &str| file.starts_with("main/");
+    let folder = resolve_files(NAME, &wanted, &options(&server, &home), &mut ()).unwrap();
+    for name in files {
+        let expected = (name.starts_with("main/") && name.ends_with("parquet")).then(|| file(name).1);
+        assert_eq!(fs::read(folder.join(name)).ok(), expected, "{name}");
+    }
+    let offline = HubOptions { offline: true, ..options(&server, &home) };
+    assert_eq!(resolve_files(NAME, &wanted, &offline, &mut ()).unwrap(), folder);
+    let other = |file: &str| file.starts_with("socratic/");
+    let error = resolve_files(NAME, &other, &offline, &mut ()).unwrap_err().to_string();
+    assert!(error.contains("HF_HUB_OFFLINE"), "{error}");
 }

@@ -110,6 +110,20 @@ pub fn resolve_dataset(dataset: &str, options: &HubOptions, progress: &mut dyn P
     }
 }
 
+/// The folder with those data files of a dataset on the Hub that are wanted, whatever their split; see
+/// [`resolve_dataset`].
+pub fn resolve_files(
+    dataset: &str,
+    wanted: &dyn Fn(&str) -> bool,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
+    match Source::parse(dataset)? {
+        Source::Folder(folder) => Ok(folder),
+        Source::Hub(name) => hub::data_files_of(&name, wanted, options, progress),
+    }
+}
+
 fn is_repository(text: &str) -> bool {
     let mut parts = text.split('/');
     let (Some(owner), Some(name), None) = (parts.next(), parts.next(), parts.next()) else {

@@ -47,12 +47,27 @@ pub(super) fn checkpoint(
     folder(Kind::Model, name, options, progress)
 }
 
-/// The folder with the data files of a dataset: those of its training split, where the names tell.
-pub(super) fn dataset(name: &HubName, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
-    folder(Kind::Dataset, name, options, progress)
+/// The folder with the wanted data files of a dataset.
+pub(super) fn data_files_of(
+    name: &HubName,
+    wanted: &dyn Fn(&str) -> bool,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
+    folder(Kind::Dataset(Some(wanted)), name, options, progress)
 }
 
-fn folder(kind: Kind, name: &HubName, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
+/// The folder with the data files of a dataset: those of its training split, where the names tell.
+pub(super) fn dataset(name: &HubName, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
+    folder(Kind::Dataset(None), name, options, progress)
+}
+
+fn folder(
+    kind: Kind<'_>,
+    name: &HubName,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
     let cache = Cache::new(options.home.join("hub"));
     let cached = cached(kind, &cache, name);
     if options.offline {
@@ -76,13 +91,18 @@ fn folder(kind: Kind, name: &HubName, options: &HubOptions, progress: &mut dyn P
 }
 
 /// The complete snapshot the cache has for this revision, if any.
-fn cached(kind: Kind, cache: &Cache, name: &HubName) -> Option<PathBuf> {
+fn cached(kind: Kind<'_>, cache: &Cache, name: &HubName) -> Option<PathBuf> {
     let root = cache.path().join(repository(kind, name, &name.revision).folder_name());
     let commit = fs::read_to_string(root.join("refs").join(&name.revision));
     let commit = commit.map_or_else(|_| name.revision.clone(), |commit| commit.trim().to_owned());
     let folder = root.join("snapshots").join(commit);
     // A dataset's reference is only moved once its files are there.
-    let complete = if kind == Kind::Dataset { folder.is_dir() } else { is_complete(&folder) };
+    let complete = match kind {
+        Kind::Dataset(None) => folder.is_dir(),
+        // Which files were fetched depends on who asked; there must be one of those wanted now.
+        Kind::Dataset(Some(wanted)) => has_wanted(&folder, &folder, wanted),
+        Kind::Model => is_complete(&folder),
+    };
     complete.then_some(folder)
 }
 
@@ -93,17 +113,25 @@ fn is_complete(folder: &Path) -> bool {
             || shard_names(&folder.join(INDEX)).is_ok_and(|shards| shards.iter().all(|shard| has(shard))))
 }
 
-/// What a repository holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Model,
-    Dataset,
+fn has_wanted(root: &Path, folder: &Path, wanted: &dyn Fn(&str) -> bool) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    entries.flatten().map(|entry| entry.path()).any(|path| {
+        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+        if path.is_dir() { has_wanted(root, &path, wanted) } else { wanted(&name) }
+    })
 }
 
-fn repository(kind: Kind, name: &HubName, revision: &str) -> Repo {
+/// What a repository holds; of a dataset, which of its data files are wanted where it is not its training split.
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Model,
+    Dataset(Option<&'a dyn Fn(&str) -> bool>),
+}
+
+fn repository(kind: Kind<'_>, name: &HubName, revision: &str) -> Repo {
     let kind = match kind {
         Kind::Model => RepoType::Model,
-        Kind::Dataset => RepoType::Dataset,
+        Kind::Dataset(_) => RepoType::Dataset,
     };
     Repo::with_revision(name.repository.clone(), kind, revision.to_owned())
 }
@@ -121,7 +149,7 @@ impl Listing {
 }
 
 struct Hub<'a> {
-    kind: Kind,
+    kind: Kind<'a>,
     name: &'a HubName,
     endpoint: String,
     cache: Cache,
@@ -129,7 +157,7 @@ struct Hub<'a> {
 }
 
 impl<'a> Hub<'a> {
-    fn new(kind: Kind, name: &'a HubName, options: &HubOptions, cache: Cache) -> Result<Self> {
+    fn new(kind: Kind<'a>, name: &'a HubName, options: &HubOptions, cache: Cache) -> Result<Self> {
         let endpoint = options.endpoint.as_deref().unwrap_or(HUB).trim_end_matches('/').to_owned();
         let token = options.token.clone().or_else(|| cache.token());
         let api = ApiBuilder::from_cache(cache.clone())
@@ -150,7 +178,7 @@ impl<'a> Hub<'a> {
                 commit: info.sha,
                 files: Some(info.siblings.into_iter().map(|sibling| sibling.rfilename).collect()),
             },
-            Err(Failure::Status(404)) if self.kind == Kind::Model => {
+            Err(Failure::Status(404)) if matches!(self.kind, Kind::Model) => {
                 let metadata = self.api.metadata(&repo.url(CONFIG))?;
                 Listing { commit: metadata.commit_hash().to_owned(), files: None }
             }
@@ -167,7 +195,7 @@ impl<'a> Hub<'a> {
     fn complete(&self, listing: &Listing, progress: &mut dyn Progress) -> Result<PathBuf> {
         let snapshot = Snapshot { hub: self, listing, repo: self.api.repo(self.at(&listing.commit)) };
         match self.kind {
-            Kind::Dataset => snapshot.fetch_data(progress)?,
+            Kind::Dataset(wanted) => snapshot.fetch_data(wanted, progress)?,
             Kind::Model => snapshot.fetch_checkpoint(progress)?,
         }
         let reference = self.cache.repo(self.at(&self.name.revision));
@@ -218,8 +246,12 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    fn fetch_data(&self, progress: &mut dyn Progress) -> Result<()> {
-        let files = data_files(self.listing.files.iter().flatten());
+    fn fetch_data(&self, wanted: Option<&dyn Fn(&str) -> bool>, progress: &mut dyn Progress) -> Result<()> {
+        let all = self.listing.files.iter().flatten();
+        let files = match wanted {
+            None => data_files(all),
+            Some(wanted) => all.map(String::as_str).filter(|f| is_data(f) && wanted(f)).collect(),
+        };
         if files.is_empty() {
             let problem = "this dataset has no .parquet or .jsonl file".to_owned();
             return Err(Error::Hub { name: self.hub.name.to_string(), problem });
@@ -302,6 +334,10 @@ impl Snapshot<'_> {
 /// A path that does not lead out of the snapshot.
 fn is_inside(file: &str) -> bool {
     file.split('/').all(is_file_name)
+}
+
+fn is_data(file: &str) -> bool {
+    file.ends_with(".parquet") || file.ends_with(".jsonl")
 }
 
 /// The parquet files of a dataset, or else its JSON lines; only those of the training split, where names tell it.

@@ -1,0 +1,190 @@
+//! Rows of a dataset as its owners ship it: JSON lines, a JSON list, or parquet.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+const ENDINGS: [&str; 4] = ["jsonl", "ndjson", "json", "parquet"];
+
+/// One row and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    fields: Map<String, Value>,
+    place: String,
+}
+
+impl Row {
+    /// A field that must be a text.
+    pub(super) fn text(&self, name: &str) -> Result<&str> {
+        match self.fields.get(name) {
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(self.problem(format!("has a {name} that is not a text"))),
+            None => Err(self.problem(format!("has no {name}"))),
+        }
+    }
+
+    /// A field that must be a list of texts.
+    pub(super) fn texts(&self, name: &str) -> Result<Vec<&str>> {
+        let list = self.fields.get(name).and_then(Value::as_array);
+        let texts = list.and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        texts.ok_or_else(|| self.problem(format!("has no list of texts called {name}")))
+    }
+
+    /// A field that must be a whole number.
+    pub(super) fn number(&self, name: &str) -> Result<i64> {
+        let number = self.fields.get(name).and_then(Value::as_i64);
+        number.ok_or_else(|| self.problem(format!("has no whole number called {name}")))
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.fields.contains_key(name)
+    }
+
+    pub(super) fn problem(&self, problem: impl Into<String>) -> Error {
+        Error::Data(format!("{} {}", self.place, problem.into()))
+    }
+
+    /// A row of MBPP that is part of the program.
+    pub(super) fn from_text_and_tests(text: &str, tests: &[&str]) -> Self {
+        let mut fields = Map::new();
+        fields.insert("text".into(), text.into());
+        fields.insert("test_list".into(), tests.into());
+        Self { fields, place: "the shot".into() }
+    }
+}
+
+/// All rows of a file.
+pub(super) fn rows(path: &Path) -> Result<Vec<Row>> {
+    let rows = match path.extension().and_then(|e| e.to_str()) {
+        Some("parquet") => table(path)?,
+        _ => json(path)?,
+    };
+    if rows.is_empty() {
+        return Err(Error::Data(format!("{} has no rows", path.display())));
+    }
+    let place = |index: usize| format!("row {index} of {}", path.display());
+    Ok(rows.into_iter().enumerate().map(|(i, fields)| Row { fields, place: place(i) }).collect())
+}
+
+fn json(path: &Path) -> Result<Vec<Map<String, Value>>> {
+    let text = fs::read_to_string(path).map_err(Error::read(path))?;
+    if text.trim_start().starts_with('[') {
+        let problem = |cause| Error::Data(format!("{} is not a JSON list of rows ({cause})", path.display()));
+        return serde_json::from_str(&text).map_err(problem);
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let row = |(number, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|cause| {
+            Error::Data(format!("line {} of {} is not a JSON object ({cause})", number + 1, path.display()))
+        })
+    };
+    lines.map(row).collect()
+}
+
+fn table(path: &Path) -> Result<Vec<Map<String, Value>>> {
+    let file = File::open(path).map_err(Error::read(path))?;
+    let problem = |cause: &dyn std::fmt::Display| {
+        Error::Data(format!("{} is not a readable parquet file ({cause})", path.display()))
+    };
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(|builder| builder.build())
+        .map_err(|cause| problem(&cause))?;
+    let mut rows = Vec::new();
+    for batch in reader {
+        let batch = batch.map_err(|cause| problem(&cause))?;
+        let schema = batch.schema();
+        let columns: Vec<_> = schema.fields().iter().map(|f| f.name()).zip(batch.columns()).collect();
+        for index in 0..batch.num_rows() {
+            let fields = columns.iter().filter_map(|(name, c)| Some(((*name).clone(), cell(c, index)?)));
+            rows.push(fields.collect());
+        }
+    }
+    Ok(rows)
+}
+
+/// A text, a number or a list of them; other kinds of columns are not part of these datasets.
+fn cell(column: &ArrayRef, index: usize) -> Option<Value> {
+    if column.is_null(index) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            let text = cast(&column.slice(index, 1), &DataType::Utf8).ok()?;
+            Some(text.as_string::<i32>().value(0).into())
+        }
+        DataType::List(_) => list(&column.as_list::<i32>().value(index)),
+        DataType::LargeList(_) => list(&column.as_list::<i64>().value(index)),
+        kind if kind.is_integer() => {
+            let number = cast(&column.slice(index, 1), &DataType::Int64).ok()?;
+            Some(number.as_primitive::<Int64Type>().value(0).into())
+        }
+        _ => None,
+    }
+}
+
+fn list(values: &ArrayRef) -> Option<Value> {
+    (0..values.len()).map(|index| cell(values, index)).collect::<Option<Vec<_>>>().map(Value::Array)
+}
+
+/// The file of a split: a file is itself, a folder is searched for the one file whose name tells it.
+pub(super) fn split(path: &Path, names: &[&str]) -> Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let mut files = Vec::new();
+    collect(path, 3, &mut files)?;
+    files.sort();
+    let named = |file: &&PathBuf| {
+        let name = file.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
+        names.iter().any(|split| name.starts_with(split))
+    };
+    let found: Vec<&PathBuf> = files.iter().filter(named).collect();
+    match (found.as_slice(), files.as_slice()) {
+        ([one], _) => Ok((*one).clone()),
+        ([], [one]) => Ok(one.clone()),
+        _ => Err(Error::Data(format!(
+            "{} has {} files of the split {} where one was expected; name the file itself",
+            path.display(),
+            found.len(),
+            names.join(" or ")
+        ))),
+    }
+}
+
+/// The file of another split in the same folder.
+pub(super) fn neighbour(path: &Path, name: &str) -> Result<PathBuf> {
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mut files = Vec::new();
+    collect(folder, if path.is_dir() { 3 } else { 0 }, &mut files)?;
+    files.sort();
+    let is_it = |file: &PathBuf| {
+        file.file_name().is_some_and(|n| n.to_string_lossy().to_lowercase().starts_with(name))
+    };
+    files.into_iter().find(is_it).ok_or_else(|| {
+        Error::Data(format!(
+            "the shots come from the {name} split, and {} has no file called {name}…; name one with --shots-from, or \
+             ask for --shots 0",
+            folder.display()
+        ))
+    })
+}
+
+fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(Error::read(folder))? {
+        let path = entry.map_err(Error::read(folder))?.path();
+        if path.is_dir() && depth > 0 {
+            collect(&path, depth - 1, files)?;
+        } else if path.extension().and_then(|e| e.to_str()).is_some_and(|e| ENDINGS.contains(&e)) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
