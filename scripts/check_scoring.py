@@ -125,10 +125,22 @@ def load_code_eval():
     evaluate.load = loaded
 
 
+def definition(task):
+    """The file of a task of lm_eval."""
+    import lm_eval
+
+    file = task.replace("_", "-") if task.startswith("gsm8k") else task
+    found = list((Path(lm_eval.__file__).parent / "tasks").glob(f"*/{file}.yaml"))
+    if len(found) != 1:
+        sys.exit(f"lm_eval has {len(found)} files for {task}")
+    return str(found[0])
+
+
 def marks_of_lm_eval():
     load_code_eval()
     import lm_eval
     from lm_eval.api.model import LM
+    from lm_eval.tasks import TaskManager
 
     class Canned(LM):
         """Answers with the responses at hand, cut as lm_eval's own models cut them."""
@@ -160,9 +172,15 @@ def marks_of_lm_eval():
             # One row a response, so that lm_eval's document is our response.
             data.write_text("".join(json.dumps(case["row"]) + "\n" for case in cases), encoding="utf-8")
             files = {split: str(data) for split in ("train", "validation", "test")}
-            config = {"task": task, "dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
+            # lm_eval's own definition, with only the place of the data changed.
+            config = {"include": definition(task), "task": task, "dataset_path": "json", "dataset_name": None,
+                      "dataset_kwargs": {"data_files": files}}
+            own = Path(folder) / task
+            own.mkdir()
+            (own / f"{task}.yaml").write_text(json.dumps(config), encoding="utf-8")
             result = lm_eval.simple_evaluate(
-                model=Canned([case["response"] for case in cases]), tasks=[config], num_fewshot=0, bootstrap_iters=0,
+                model=Canned([case["response"] for case in cases]), tasks=[task], num_fewshot=0, bootstrap_iters=0,
+                task_manager=TaskManager(include_path=str(own), include_defaults=False),
                 confirm_run_unsafe_code=True, log_samples=True,
             )
             found = [{"correct": None, "strict": None} for _ in cases]

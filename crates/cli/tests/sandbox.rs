@@ -229,12 +229,15 @@ fn references(
     let items = benchmark::open(task, Protocol::LmEval, &path, &options).unwrap();
     let rows: Vec<Value> =
         fs::read_to_string(&path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let rows = rows.iter().filter(|row| row["task_id"].as_i64().is_none_or(|id| (11..=510).contains(&id)));
+    let asked = |row: &&Value| row["task_id"].as_i64().is_none_or(|id| (11..=510).contains(&id));
+    let rows: Vec<&Value> = rows.iter().filter(asked).collect();
+    assert_eq!(rows.len(), items.len());
     let failed = items
-        .iter()
+        .par_iter()
         .zip(rows)
-        .filter(|(item, row)| !item.score(&solution(row), Some(&sandbox)).unwrap().correct);
-    let failed = failed.map(|(item, _)| item.doc_id).collect();
+        .filter(|(item, row)| !item.score(&solution(row), Some(&sandbox)).unwrap().correct)
+        .map(|(item, _)| item.doc_id)
+        .collect();
     Some((items.len(), failed))
 }
 
