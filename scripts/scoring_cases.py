@@ -145,6 +145,7 @@ def whole_programs(row):
     return {
         "right": right,
         "right and closed": f"{right}{FENCE}",
+        "right on a new line, closed": f"\n{right}{FENCE}",
         "right, done": f"{right}[DONE]\nwhat comes behind",
         "right in a fence": f"{FENCE}python\n{right}{FENCE}",
         "right in a bare fence": f"Here it is:\n{FENCE}\n{right}{FENCE}\n",
