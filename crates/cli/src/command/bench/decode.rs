@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::Result;
 use demask_decode::rng::{Purpose, Rng};
 use demask_decode::strategy::Context;
+use demask_decode::trace::Seconds;
 use demask_decode::{
     CacheSpec, Canvas, Decoder, EosPolicy, Job, Observer, Options, StepRecord, StrategySpec, Suppression,
 };
@@ -59,12 +60,14 @@ struct Blocks {
     rows: usize,
     committed: usize,
     tokens: Vec<u32>,
+    seconds: Seconds,
 }
 
 impl Observer for Blocks {
     fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
         self.steps += 1;
         self.rows += record.computed_rows;
+        self.seconds += record.seconds;
         self.committed += record.commits.len();
         self.committed -= record.remasked.len();
         let timed = canvas.response().start..self.end;
@@ -117,7 +120,7 @@ fn show(args: &Args, backbone: &Transformer, lines: &[Line]) -> Result<()> {
                 json!({
                     "strategy": l.strategy, "cache": l.cache, "ms_per_token": l.milliseconds, "speed_up": l.faster,
                     "steps": l.counted.steps, "rows_per_step": per_step(l), "tokens": l.counted.committed,
-                    "as_first": l.same,
+                    "as_first": l.same, "seconds": l.counted.seconds,
                 })
             })
             .collect();
@@ -143,17 +146,28 @@ fn show(args: &Args, backbone: &Transformer, lines: &[Line]) -> Result<()> {
     let wide = lines.iter().map(|l| l.strategy.len()).max().unwrap_or(0).max("strategy".len());
     writeln!(
         out,
-        "{:<wide$}  {:<16} {:>10} {:>9} {:>6} {:>10} {:>7} {:>9}",
-        "strategy", "cache", "ms/token", "speed-up", "steps", "rows/step", "tokens", "as first"
+        "{:<wide$}  {:<16} {:>10} {:>9} {:>9} {:>9} {:>6} {:>10} {:>7} {:>9}",
+        "strategy",
+        "cache",
+        "ms/token",
+        "speed-up",
+        "backbone",
+        "head",
+        "steps",
+        "rows/step",
+        "tokens",
+        "as first"
     )?;
     for line in lines {
         writeln!(
             out,
-            "{:<wide$}  {:<16} {:>10.1} {:>9.2} {:>6} {:>10.1} {:>7} {:>8.1}%",
+            "{:<wide$}  {:<16} {:>10.1} {:>9.2} {:>8.1}% {:>8.1}% {:>6} {:>10.1} {:>7} {:>8.1}%",
             line.strategy,
             line.cache,
             line.milliseconds,
             line.faster,
+            100.0 * line.counted.seconds.forward / line.counted.seconds.total(),
+            100.0 * line.counted.seconds.marginals / line.counted.seconds.total(),
             line.counted.steps,
             per_step(line),
             line.counted.committed,
