@@ -269,7 +269,7 @@ impl Job {
             stop: selection.stop,
             budget: selection.budget,
             dependency: dependency.map(|d| DependencyRecord {
-                positions: masked.to_vec(),
+                positions: masked.clone(),
                 values: d.data().iter().map(|v| (v * 1e4).round() / 1e4).collect(),
             }),
             forwards,
@@ -283,14 +283,16 @@ impl Job {
         self.totals.committed -= record.remasked.len();
         self.totals.seconds += seconds;
         self.stopped |= self.observer.on_step(&record, &self.canvas).is_break();
-        if !self.is_done() && self.totals.steps >= self.step_limit {
-            return Err(Error::Stalled {
-                strategy: self.spec.to_string(),
-                masked: self.canvas.masked(self.canvas.response()).len(),
-                steps: self.totals.steps,
-            });
-        }
-        Ok(())
+        self.stalled().map_or(Ok(()), Err)
+    }
+
+    /// The error of a canvas that took more steps than any sensible decoding does and still has masks.
+    pub fn stalled(&self) -> Option<Error> {
+        (!self.is_done() && self.totals.steps >= self.step_limit).then(|| Error::Stalled {
+            strategy: self.spec.to_string(),
+            masked: self.canvas.masked(self.canvas.response()).len(),
+            steps: self.totals.steps,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use demask_decode::dependency::Predictor;
 use demask_decode::strategy::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Options, Sampling};
-use demask_model::{Backbone, Transformer};
+use demask_model::{Backbone, Error, Pass, Query, Result, Rows, Spec, Transformer};
 
 const STRATEGIES: [&str; 9] = [
     "entropy:k=2",
@@ -89,6 +89,51 @@ fn company_changes_no_token() {
                 );
                 assert!(alone[0].canvas().is_done());
             }
+        }
+    }
+}
+
+/// The toy model, every second forward pass of which fails.
+struct Flaky(Transformer, std::sync::atomic::AtomicUsize);
+
+impl Backbone for Flaky {
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn forward(&self, batch: &mut [Query<'_>]) -> Result<Vec<Pass>> {
+        let number = self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if number.is_multiple_of(2) {
+            return Err(Error::Query("out of luck".into()));
+        }
+        self.0.forward(batch)
+    }
+
+    fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {
+        self.0.logits(rows, visit)
+    }
+
+    fn fingerprint(&self) -> String {
+        self.0.fingerprint()
+    }
+}
+
+#[test]
+fn a_failed_pass_costs_no_step() {
+    let (backbone, context) = (support::backbone(), context());
+    let canvases = canvases(&backbone);
+    let flaky = Flaky(support::backbone(), Default::default());
+    for options in settings() {
+        for strategy in STRATEGIES {
+            let make = || job(&canvases[3], strategy, 0, &options, &context);
+            let mut smooth = [make()];
+            Decoder::new(&backbone).run(&mut smooth).unwrap();
+            let (mut rough, decoder, mut failures) = ([make()], Decoder::new(&flaky), 0);
+            while decoder.run(&mut rough).is_err() {
+                failures += 1;
+            }
+            assert!(failures >= smooth[0].totals().steps, "{failures} failures");
+            assert_eq!(outcome(&rough), outcome(&smooth), "{strategy}, seed {}", options.seed);
         }
     }
 }

@@ -71,8 +71,7 @@ impl Asked {
                 orders.push(decoding.order(served, prompt, choice as u64)?);
             }
         }
-        let mask = served.backbone.spec().ids.mask;
-        let prompt_tokens = prompts.iter().map(|p| p.given(mask)).sum();
+        let prompt_tokens = prompts.iter().map(|p| p.given(served.ids.mask)).sum();
         let (echo, logprobs) = (Vec::new(), false);
         Ok(Self { form, decoding, orders, choices, prompt_tokens, stream, include_usage, echo, logprobs })
     }
@@ -103,7 +102,7 @@ fn include_usage(fields: &mut Fields, stream: bool) -> Result<bool, Refusal> {
 /// Queues the canvases and answers.
 pub(crate) async fn respond(server: Arc<Server>, mut asked: Asked) -> Result<Response, Refusal> {
     let orders = std::mem::take(&mut asked.orders);
-    let texts = orders.iter().map(|o| Settling::new(&o.canvas, &o.strategy, &asked.decoding.stops)).collect();
+    let texts = orders.iter().map(|o| asked.decoding.settling(o)).collect();
     let open = orders.len();
     let running = server.engine.submit(&server.served, orders)?;
     let collected = Collected { running, texts, totals: Totals::default(), open };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use demask_decode::{Canvas, Decoder, Error, Job, Observer, Options, StepRecord, StrategySpec, Totals};
+use demask_decode::{Canvas, Decoder, Job, Observer, Options, StepRecord, StrategySpec, Totals};
 use tokio::sync::mpsc;
 
 use crate::Served;
@@ -216,7 +216,7 @@ impl Loop {
         }));
         let failures = match stepped {
             Ok(Ok(())) => Vec::new(),
-            Ok(Err(error)) => blame(decoder, &mut active, &before, error),
+            Ok(Err(_)) => blame(decoder, &mut active, &before),
             Err(_) => (0..active.len()).map(|i| (i, Refusal::internal("the decoder panicked"))).collect(),
         };
         self.metrics.stepped(active.iter().map(|t| t.job.totals()).zip(before));
@@ -237,22 +237,19 @@ impl Loop {
 
 /// Finds whose fault a failed step is, by index, ascending.
 ///
-/// Canvases advance in order, so those that did are a prefix. What the model itself refuses (a batch too large for
-/// memory, say) is tried again one canvas at a time.
-fn blame(
-    decoder: &Decoder<'_>,
-    tasks: &mut [Task],
-    before: &[Totals],
-    error: Error,
-) -> Vec<(usize, Refusal)> {
-    let advanced = tasks.iter().zip(before).take_while(|(t, b)| t.job.totals().steps > b.steps).count();
-    match error {
-        // A stalled canvas has counted its step already.
-        Error::Stalled { .. } => vec![(advanced.saturating_sub(1), error.into())],
-        Error::Model(_) if tasks.len() - advanced > 1 => {
-            let alone = tasks.iter_mut().enumerate().skip(advanced);
-            alone.filter_map(|(i, t)| decoder.step(&mut [&mut t.job]).err().map(|e| (i, e.into()))).collect()
-        }
-        error => vec![(advanced.min(tasks.len() - 1), error.into())],
-    }
+/// A canvas that did not advance, its own fault or not, is tried again alone; so what the model refuses only together
+/// (a batch too large for memory, say) goes on one canvas at a time.
+fn blame(decoder: &Decoder<'_>, tasks: &mut [Task], before: &[Totals]) -> Vec<(usize, Refusal)> {
+    let alone = |(index, (task, before)): (usize, (&mut Task, &Totals))| {
+        let refusal = if task.job.totals().steps > before.steps {
+            task.job.stalled().map(Refusal::from)
+        } else {
+            match catch_unwind(AssertUnwindSafe(|| decoder.step(&mut [&mut task.job]))) {
+                Ok(outcome) => outcome.err().map(Refusal::from),
+                Err(_) => Some(Refusal::internal("the decoder panicked")),
+            }
+        };
+        refusal.map(|refusal| (index, refusal))
+    };
+    tasks.iter_mut().zip(before).enumerate().filter_map(alone).collect()
 }

@@ -1,4 +1,4 @@
-//! OpenAI-compatible server of one model.
+//! OpenAI-compatible server of one model, and the page where people watch it.
 //!
 //! One thread owns the model and advances all canvases together ([`Server`]); the HTTP layer ([`app`]) parses
 //! everything into checked orders before they are queued. This crate reads no flags, no environment and no files.
@@ -8,11 +8,14 @@ mod engine;
 mod error;
 mod fields;
 mod metrics;
+mod openapi;
+mod page;
 mod prompt;
 mod request;
 mod routes;
 mod run;
 mod settling;
+mod tasks;
 mod watch;
 
 use std::sync::Arc;
@@ -20,12 +23,13 @@ use std::thread::JoinHandle;
 
 use demask_decode::strategy::Context;
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
-use demask_model::Backbone;
 use demask_model::text::{ChatTemplate, Tokenizer};
+use demask_model::{Backbone, SpecialIds};
 
 pub use error::Error;
 pub use routes::app;
 pub use run::{run, serve_until};
+pub use tasks::{Posed, Tasks, Verdict};
 
 /// The model that is served.
 pub struct Served {
@@ -35,12 +39,16 @@ pub struct Served {
     pub tokenizer: Tokenizer,
     /// Its chat template, if it has one.
     pub chat: Option<ChatTemplate>,
+    /// Its special ids; a chat's end of turn is an end of sequence too.
+    pub ids: SpecialIds,
     /// What strategies may use.
     pub context: Context,
     /// What a request gets that does not ask.
     pub defaults: Defaults,
     /// Its name in the API; no path.
     pub name: String,
+    /// Problems that it was made for, if any.
+    pub tasks: Option<Arc<dyn Tasks>>,
 }
 
 /// Settings of requests that do not give their own.

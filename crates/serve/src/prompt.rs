@@ -45,7 +45,7 @@ pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(P
     };
     let encoded = prompts.into_iter().map(|prompt| {
         let (before, text) = encode(prompt, served)?;
-        if !after.is_empty() && before.contains(&served.backbone.spec().ids.mask) {
+        if !after.is_empty() && before.contains(&served.ids.mask) {
             return Err(Refusal::field(
                 "prompt",
                 "has the model's mask token in it, which a suffix does not allow",
@@ -57,16 +57,10 @@ pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(P
 }
 
 fn encode(prompt: Value, served: &Served) -> Result<(Vec<u32>, String)> {
-    let vocab = served.backbone.spec().vocab;
     match prompt {
         Value::String(text) => Ok((served.tokenizer.encode(&text)?, text)),
-        Value::Array(ids) if !ids.is_empty() => {
-            let id = |v: &Value| {
-                v.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocab)
-            };
-            let wrong =
-                |v: &Value| Refusal::field("prompt", format!("{} is not a token id below {vocab}", short(v)));
-            let ids: Vec<u32> = ids.iter().map(|v| id(v).ok_or_else(|| wrong(v))).collect::<Result<_>>()?;
+        Value::Array(ref list) if !list.is_empty() => {
+            let ids = ids("prompt", &prompt, served)?;
             let text = served.tokenizer.decode_verbatim(&ids)?;
             Ok((ids, text))
         }
@@ -76,6 +70,17 @@ fn encode(prompt: Value, served: &Served) -> Result<(Vec<u32>, String)> {
             Err(Refusal::field("prompt", problem))
         }
     }
+}
+
+/// A list of token ids.
+pub(crate) fn ids(field: &str, value: &Value, served: &Served) -> Result<Vec<u32>> {
+    let vocab = served.backbone.spec().vocab;
+    let Some(list) = value.as_array() else {
+        return Err(Refusal::field(field, format!("must be a list of token ids, not {}", short(value))));
+    };
+    let id = |v: &Value| v.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocab);
+    let wrong = |v: &Value| Refusal::field(field, format!("{} is not a token id below {vocab}", short(v)));
+    list.iter().map(|v| id(v).ok_or_else(|| wrong(v))).collect()
 }
 
 /// `messages` through the chat template.
@@ -127,16 +132,39 @@ fn message(index: usize, value: Value) -> Result<Message> {
     Message::try_from(map).map_err(|problem| wrong(problem.into()))
 }
 
-/// `text` with gaps `[MASK]` and `[MASK:5]`, behind an optional `prompt`.
+/// `text` with gaps `[MASK]` and `[MASK:5]`, behind an optional `prompt`; or `tokens`, ids with the mask's among them.
 pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Result<Prompt> {
+    if let Some(value) = fields.take("tokens") {
+        if fields.has("text") || fields.has("prompt") {
+            return Err(Refusal::field("tokens", "is the whole canvas; give no text and no prompt with it"));
+        }
+        let tokens = ids("tokens", &value, served)?;
+        if tokens.iter().filter(|&&t| t == served.ids.mask).count() > longest {
+            return Err(Refusal::field(
+                "tokens",
+                format!("has more than this server's limit of {longest} masks"),
+            ));
+        }
+        return Ok(Prompt::Gaps { tokens, start: 0 });
+    }
     let Some(text) = fields.text("text")? else { return Err(Refusal::field("text", "is missing")) };
     let mut tokens = match fields.text("prompt")? {
         Some(prompt) => plain(served, "prompt", &prompt)?,
         None => Vec::new(),
     };
-    let (start, mask) = (tokens.len(), served.backbone.spec().ids.mask);
-    let mut masks = 0;
-    for piece in split(&text)? {
+    let start = tokens.len();
+    tokens.extend(tokens_with_gaps(&text, served, longest)?);
+    if !tokens[start..].contains(&served.ids.mask) {
+        let problem = "has no gap; write [MASK] or [MASK:5] where tokens are to be found";
+        return Err(Refusal::field("text", problem));
+    }
+    Ok(Prompt::Gaps { tokens, start })
+}
+
+/// Ids of a text whose gaps are masks.
+pub(crate) fn tokens_with_gaps(text: &str, served: &Served, longest: usize) -> Result<Vec<u32>> {
+    let (mut tokens, mut masks) = (Vec::new(), 0);
+    for piece in split(text)? {
         match piece {
             Piece::Text(text) => tokens.extend(plain(served, "text", text)?),
             Piece::Gap(length) => {
@@ -145,17 +173,17 @@ pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Re
                     let problem = format!("has gaps of more than this server's limit of {longest} tokens");
                     return Err(Refusal::field("text", problem));
                 }
-                tokens.extend(std::iter::repeat_n(mask, length));
+                tokens.extend(std::iter::repeat_n(served.ids.mask, length));
             }
         }
     }
-    Ok(Prompt::Gaps { tokens, start })
+    Ok(tokens)
 }
 
 /// Ids of a text beside masks, which must not bring masks of its own.
 fn plain(served: &Served, field: &str, text: &str) -> Result<Vec<u32>> {
     let ids = served.tokenizer.encode(text)?;
-    if ids.contains(&served.backbone.spec().ids.mask) {
+    if ids.contains(&served.ids.mask) {
         return Err(Refusal::field(
             field,
             "has the model's mask token in it; gaps are written [MASK] or [MASK:5]",
@@ -194,9 +222,6 @@ fn split(text: &str) -> Result<Vec<Piece<'_>>> {
     if !rest.is_empty() {
         pieces.push(Piece::Text(rest));
     }
-    if !pieces.iter().any(|p| matches!(p, Piece::Gap(_))) {
-        return Err(wrong("has no gap; write [MASK] or [MASK:5] where tokens are to be found".into()));
-    }
     Ok(pieces)
 }
 
@@ -208,9 +233,8 @@ mod tests {
     fn gaps_are_cut_out() {
         let pieces = split("a [MASK] b[MASK:3]").unwrap();
         assert_eq!(pieces, [Piece::Text("a "), Piece::Gap(1), Piece::Text(" b"), Piece::Gap(3)]);
-        for bad in
-            ["no gap", "a [MASK", "a [MASK:0]", "a [MASK:x]", "a [MASKED]", "", "[MASK:99999999999999999999]"]
-        {
+        assert_eq!(split("no gap").unwrap(), [Piece::Text("no gap")]);
+        for bad in ["a [MASK", "a [MASK:0]", "a [MASK:x]", "a [MASKED]", "[MASK:99999999999999999999]"] {
             assert!(split(bad).is_err(), "{bad}");
         }
     }

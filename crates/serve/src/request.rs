@@ -12,6 +12,7 @@ use crate::engine::Order;
 use crate::error::Refusal;
 use crate::fields::{Fields, short};
 use crate::prompt::Prompt;
+use crate::settling::Settling;
 use crate::{Served, Settings};
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -23,7 +24,7 @@ const LARGEST_COUNT: usize = 4096;
 /// Stop strings of a request.
 const STOPS: usize = 64;
 /// Length of the response when neither request nor checkpoint says.
-const DEFAULT_LENGTH: usize = 128;
+pub(crate) const DEFAULT_LENGTH: usize = 128;
 /// Well-known fields that are accepted and have no effect.
 const IGNORED: [&str; 8] = [
     "user",
@@ -41,6 +42,7 @@ pub(crate) struct Decoding {
     pub(crate) strategy: StrategySpec,
     pub(crate) seed: u64,
     pub(crate) stops: Vec<String>,
+    revises: bool,
     options: Options,
     length: Option<usize>,
     min_tokens: usize,
@@ -57,7 +59,7 @@ impl Decoding {
             Some(text) => text.parse::<EosPolicy>().map_err(|error| Refusal::field("eos", error))?,
             None => served.defaults.eos,
         };
-        let ids = &served.backbone.spec().ids;
+        let ids = &served.ids;
         let mut suppressed = served.tokenizer.holes();
         suppressed.push(ids.mask);
         let penalty = fields.number("eos_penalty", -1e4, 1e4)?.unwrap_or(0.0) as f32;
@@ -70,6 +72,7 @@ impl Decoding {
                 .or(served.defaults.block_length),
             seed,
             cache: take_cache(fields, served)?,
+            guidance: fields.number("cfg", 0.0, 100.0)?.unwrap_or(0.0) as f32,
             suppression: Suppression {
                 ids: suppressed,
                 eos_penalty: penalty,
@@ -79,8 +82,13 @@ impl Decoding {
             ..Options::default()
         };
         let stops = stops(fields)?;
-        let strategy = take_strategy(fields, served)?;
-        Ok(Self { strategy, seed, stops, options, length, min_tokens })
+        let (strategy, revises) = take_strategy(fields, served)?;
+        Ok(Self { strategy, seed, stops, revises, options, length, min_tokens })
+    }
+
+    /// The text of an order of this decoding, before the first step.
+    pub(crate) fn settling(&self, order: &Order) -> Settling {
+        Settling::new(&order.canvas, self.revises, &self.stops)
     }
 
     /// The cache of every canvas.
@@ -96,15 +104,15 @@ impl Decoding {
                 let given = before.len() + after.len();
                 let length = self.length_for(served, given)?;
                 let mut tokens = before.clone();
-                tokens.resize(before.len() + length, spec.ids.mask);
+                tokens.resize(before.len() + length, served.ids.mask);
                 tokens.extend(after);
                 if after.is_empty() {
-                    Canvas::generate(before, length, &spec.ids)?
+                    Canvas::generate(before, length, &served.ids)?
                 } else {
-                    Canvas::infill(&tokens, &spec.ids)?
+                    Canvas::infill(&tokens, &served.ids)?
                 }
             }
-            Prompt::Gaps { tokens, .. } => Canvas::infill(tokens, &spec.ids)?,
+            Prompt::Gaps { tokens, .. } => Canvas::infill(tokens, &served.ids)?,
         };
         let total = canvas.tokens().len();
         if total > spec.max_positions {
@@ -244,6 +252,8 @@ fn take_cache(fields: &mut Fields, served: &Served) -> Result<CacheSpec> {
 
 /// The strategy, with the parameters that are given as fields.
 fn take_strategy(fields: &mut Fields, served: &Served) -> Result<StrategySpec> {
+/// The strategy, with the parameters that are given as fields, and whether it masks tokens again.
+fn take_strategy(fields: &mut Fields, served: &Served) -> Result<(StrategySpec, bool)> {
     let mut spec = match fields.text("strategy")? {
         Some(text) => text.parse::<StrategySpec>().map_err(|error| Refusal::field("strategy", error))?,
         None => served.defaults.strategy.clone(),
@@ -268,6 +278,6 @@ fn take_strategy(fields: &mut Fields, served: &Served) -> Result<StrategySpec> {
             ));
         }
     }
-    spec.build(&served.context)?;
-    Ok(spec)
+    let revises = spec.build(&served.context)?.revises();
+    Ok((spec, revises))
 }

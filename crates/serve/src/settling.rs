@@ -6,14 +6,12 @@
 
 use std::ops::Range;
 
-use demask_decode::{Canvas, StepRecord, StrategySpec};
+use demask_decode::{Canvas, StepRecord};
 use demask_model::SpecialIds;
 use demask_model::text::Tokenizer;
 
 use crate::error::Refusal;
 
-/// Strategies that mask committed tokens again, so that no prefix of theirs is final.
-const REVISING: [&str; 2] = ["remdm", "saber"];
 /// What an unfinished character decodes to.
 const UNFINISHED: char = '\u{FFFD}';
 /// Tokens before a token that its text may depend on (spaces, unfinished characters).
@@ -55,8 +53,8 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
-    /// Nothing is decided yet.
-    pub(crate) fn new(canvas: &Canvas, strategy: &StrategySpec, stops: &[String]) -> Self {
+    /// Nothing is decided yet; `revising` if the decoder masks committed tokens again, so that no prefix is final.
+    pub(crate) fn new(canvas: &Canvas, revising: bool, stops: &[String]) -> Self {
         let response = canvas.response();
         Self {
             tokens: canvas.tokens()[response.clone()].to_vec(),
@@ -64,7 +62,7 @@ impl Settling {
             response,
             ids: canvas.ids().clone(),
             stops: stops.to_vec(),
-            revising: REVISING.contains(&strategy.name()),
+            revising,
             settled: 0,
             text: String::new(),
             ending: None,
@@ -234,11 +232,11 @@ mod tests {
         Tokenizer::from_bytes("none", tokenizer.to_string().as_bytes(), settings, 6).unwrap()
     }
 
-    fn settling(length: usize, strategy: &str, stops: &[&str]) -> Settling {
+    fn settling(length: usize, stops: &[&str]) -> Settling {
         let ids = SpecialIds { mask: 1, eos: vec![0], pad: None, bos: None };
         let canvas = Canvas::generate(&[2], length, &ids).unwrap();
         let stops: Vec<String> = stops.iter().map(|s| (*s).to_owned()).collect();
-        Settling::new(&canvas, &strategy.parse().unwrap(), &stops)
+        Settling::new(&canvas, false, &stops)
     }
 
     fn record(commits: &[(usize, u32)]) -> StepRecord {
@@ -253,7 +251,7 @@ mod tests {
 
     #[test]
     fn half_a_character_waits_for_the_other() {
-        let (tokenizer, mut text) = (bytes(), settling(4, "entropy", &[]));
+        let (tokenizer, mut text) = (bytes(), settling(4, &[]));
         assert_eq!(text.step(&tokenizer, &record(&[(2, 4)])).unwrap(), "");
         assert_eq!(text.step(&tokenizer, &record(&[(1, 2)])).unwrap(), "a");
         assert_eq!(text.step(&tokenizer, &record(&[(3, 5)])).unwrap(), "é");
@@ -264,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_stop_string_across_steps_is_never_shown() {
-        let (tokenizer, mut text) = (bytes(), settling(5, "entropy", &["ba"]));
+        let (tokenizer, mut text) = (bytes(), settling(5, &["ba"]));
         assert_eq!(text.step(&tokenizer, &record(&[(1, 2), (2, 3)])).unwrap(), "a");
         assert_eq!(text.step(&tokenizer, &record(&[(3, 3)])).unwrap(), "b");
         assert_eq!(text.step(&tokenizer, &record(&[(4, 2)])).unwrap(), "");
@@ -277,7 +275,7 @@ mod tests {
 
     #[test]
     fn an_end_of_sequence_ends_the_text_before_the_canvas() {
-        let (tokenizer, mut text) = (bytes(), settling(4, "entropy", &[]));
+        let (tokenizer, mut text) = (bytes(), settling(4, &[]));
         assert_eq!(text.step(&tokenizer, &record(&[(2, 0)])).unwrap(), "");
         assert_eq!(text.step(&tokenizer, &record(&[(1, 3)])).unwrap(), "b");
         assert_eq!(text.ending(), Some(Ending::Stop));

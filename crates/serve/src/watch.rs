@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 
 use crate::Server;
 use crate::error::Refusal;
-use crate::routes::ROUTES;
+use crate::routes::{OPEN, ROUTES};
 
 const REQUEST_ID: &str = "x-request-id";
 
@@ -42,8 +42,8 @@ pub(crate) async fn watch(State(server): State<Arc<Server>>, request: Request, n
     let start = Instant::now();
     let id = request_id(request.headers(), &server.ids);
     let (method, path) = (request.method().clone(), request.uri().path());
-    let route = ROUTES.iter().find(|r| **r == path).copied().unwrap_or("other");
-    let open = matches!(route, "/health" | "/ready");
+    let route = ROUTES.iter().map(|route| route.path).find(|known| *known == path).unwrap_or("other");
+    let open = OPEN.contains(&route) || path.starts_with("/page/");
     let mut response = if open || authorized(request.headers(), server.settings.api_key.as_deref()) {
         next.run(request).await
     } else {

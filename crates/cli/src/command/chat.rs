@@ -1,4 +1,7 @@
-//! `demask chat`: a conversation in the terminal.
+//! `demask chat`: a conversation in the terminal, with a model in this process or behind a server.
+
+mod local;
+mod remote;
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -8,8 +11,8 @@ use demask_model::text::Message;
 
 use crate::args::{DecodeArgs, ModelArgs};
 use crate::command::generate::ShowArgs;
-use crate::decoding::decode;
-use crate::loaded::Loaded;
+use local::Local;
+use remote::Remote;
 
 const HELP: &str = "/help             this list
 /reset            forget the conversation
@@ -25,6 +28,12 @@ pub struct Args {
     /// System message
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
+    /// Talk to a running `demask serve` instead of loading a model, e.g. http://127.0.0.1:8080
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "predictor"])]
+    pub url: Option<String>,
+    /// Key of that server [default: $DEMASK_API_KEY]
+    #[arg(long, value_name = "KEY", requires = "url")]
+    pub api_key: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -33,24 +42,39 @@ pub struct Args {
     show: ShowArgs,
 }
 
+/// Whoever answers.
+trait Partner {
+    /// Who it is, for the first line.
+    fn name(&self) -> String;
+    /// The decoder when none was named.
+    fn default_strategy(&self) -> String;
+    /// Whether this decoder can be used.
+    fn check(&self, strategy: &StrategySpec) -> Result<()>;
+    /// Answers and prints the answer, which is also returned.
+    fn answer(&self, messages: &[Message], strategy: Option<&StrategySpec>, seed: u64) -> Result<String>;
+}
+
 struct Chat<'a> {
-    loaded: Loaded,
-    args: &'a Args,
+    partner: Box<dyn Partner + 'a>,
     system: Option<String>,
     messages: Vec<Message>,
-    strategy: StrategySpec,
+    strategy: Option<StrategySpec>,
     seed: u64,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let loaded = Loaded::open(&args.model)?;
-    let strategy = loaded.strategy(&args.decode);
-    let system = args.system.clone();
-    let mut chat = Chat { loaded, args, system, messages: Vec::new(), strategy, seed: args.decode.seed };
+    let partner: Box<dyn Partner + '_> = match &args.url {
+        Some(url) => Box::new(Remote::connect(url, args)?),
+        None => Box::new(Local::open(args)?),
+    };
+    let (system, strategy) = (args.system.clone(), args.decode.strategy.clone());
+    let mut chat = Chat { partner, system, messages: Vec::new(), strategy, seed: args.decode.seed };
     let interactive = std::io::stdin().is_terminal();
     if interactive {
-        eprintln!("{} · {} · /help for commands", chat.loaded.folder.display(), chat.strategy);
+        let strategy =
+            chat.strategy.as_ref().map_or_else(|| chat.partner.default_strategy(), ToString::to_string);
+        eprintln!("{} · {strategy} · /help for commands", chat.partner.name());
     }
     let mut line = String::new();
     loop {
@@ -93,8 +117,8 @@ impl Chat<'_> {
             }
             ("/strategy", value) => {
                 let strategy: StrategySpec = value.parse()?;
-                strategy.build(&self.loaded.context)?;
-                self.strategy = strategy;
+                self.partner.check(&strategy)?;
+                self.strategy = Some(strategy);
             }
             ("/history", _) => {
                 for message in &self.messages {
@@ -118,28 +142,16 @@ impl Chat<'_> {
     }
 
     fn answer(&mut self) -> Result<()> {
-        let ids = self.prompt()?;
-        let canvas = self.loaded.canvas(&ids, &self.args.decode)?;
-        let mut options = self.loaded.options(&self.args.decode, ids.len())?;
-        options.seed = self.seed;
-        let finished = decode(&self.loaded, canvas, &self.strategy, options, &self.args.show.watching())?;
-        let text = self.loaded.text(finished.job.canvas())?;
-        println!("{text}");
-        if self.args.show.stats {
-            finished.tell();
-        }
+        let system = self.system.iter().map(|s| Message::new("system", s.clone()));
+        let messages: Vec<Message> = system.chain(self.messages.iter().cloned()).collect();
+        let text = self.partner.answer(&messages, self.strategy.as_ref(), self.seed)?;
         self.messages.push(Message::new("assistant", text));
         Ok(())
     }
+}
 
-    fn prompt(&self) -> Result<Vec<u32>> {
-        if self.loaded.chat.is_none() {
-            // Without a template a conversation is its texts, one after another.
-            let texts: Vec<&str> = self.messages.iter().filter_map(Message::text).collect();
-            return self.loaded.encode_prompt(&texts.join("\n"), true);
-        }
-        let system = self.system.iter().map(|s| Message::new("system", s.clone()));
-        let messages: Vec<Message> = system.chain(self.messages.iter().cloned()).collect();
-        self.loaded.encode_chat(&messages)
-    }
+/// A conversation without a template: its texts, one after another, without the system's.
+fn joined(messages: &[Message]) -> String {
+    let texts = messages.iter().filter(|m| m.role() != "system").filter_map(Message::text);
+    texts.collect::<Vec<_>>().join("\n")
 }

@@ -8,6 +8,7 @@ pub(crate) mod generate;
 pub(crate) mod infill;
 pub(crate) mod inspect;
 pub(crate) mod pretrain;
+pub(crate) mod problems;
 pub(crate) mod prompts;
 pub(crate) mod quantize;
 pub(crate) mod sandbox_exec;

@@ -1,4 +1,6 @@
-//! `demask serve`: the model behind an OpenAI-compatible HTTP service.
+//! `demask serve`: the model behind an OpenAI-compatible HTTP service, and a page to watch it.
+
+mod tasks;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -57,6 +59,9 @@ pub struct Args {
     /// Largest request body in KiB
     #[arg(long, default_value_t = 1024, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub max_body: u32,
+    /// Offer the evaluation's tasks on the page, for models trained on them [default: with the embedded model]
+    #[arg(long)]
+    pub tasks: bool,
     /// Write the log as JSON lines
     #[arg(long)]
     pub log_json: bool,
@@ -67,7 +72,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     log(args.log_json);
-    let api_key = args.api_key.clone().or_else(|| std::env::var(API_KEY).ok()).filter(|key| !key.is_empty());
+    let api_key = api_key(args.api_key.as_deref());
     if api_key.is_none() && !args.host.is_loopback() {
         eprintln!(
             "warning: everybody who reaches {} may use this model; --api-key or {API_KEY} sets a key",
@@ -83,6 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
     strategy.build(&loaded.context)?;
     let served = Served {
         name: args.name.clone().unwrap_or_else(|| name(&args.model, &loaded.folder)),
+        ids: loaded.ids,
         backbone: Arc::new(loaded.backbone),
         tokenizer: loaded.tokenizer,
         chat: loaded.chat,
@@ -95,6 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
             block_length: args.block_length.map(|n| n as usize),
             cache: args.cache.clone(),
         },
+        tasks: (args.tasks || args.model.model.is_none()).then(|| Arc::new(tasks::Offered) as _),
     };
     let settings = Settings {
         api_key,
@@ -106,9 +113,16 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let model = served.name.clone();
     demask_serve::run(served, settings, SocketAddr::new(args.host, args.port), |address| {
-        eprintln!("{model} on http://{address}/v1 · Ctrl-C finishes what runs and ends");
+        eprintln!(
+            "{model} · page http://{address}/ · API http://{address}/v1 · Ctrl-C finishes what runs and ends"
+        );
     })?;
     Ok(())
+}
+
+/// The key of the flag, else of the environment; an empty one is none.
+pub fn api_key(flag: Option<&str>) -> Option<String> {
+    flag.map(str::to_owned).or_else(|| std::env::var(API_KEY).ok()).filter(|key| !key.is_empty())
 }
 
 /// A name without a path: the Hub's, or the last part of the folder's.

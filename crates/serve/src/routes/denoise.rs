@@ -10,6 +10,7 @@ use demask_decode::StepRecord;
 use demask_decode::trace::Header;
 use serde_json::{Value, json};
 
+use super::tokens::texts;
 use super::{Body, parse};
 use crate::answer::{Stream, cost};
 use crate::engine::{Done, Event, Order, Running};
@@ -44,7 +45,8 @@ pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Re
     start["id"] = server.ids.next("denoise").into();
     start["model"] = served.name.clone().into();
     start["texts"] = json!(texts(served, canvas.tokens().iter().copied())?);
-    let text = Settling::new(canvas, &decoding.strategy, &decoding.stops);
+    start["eos"] = json!(served.ids.eos);
+    let text = decoding.settling(&asked.order);
     let running = server.engine.submit(served, vec![asked.order.clone()])?;
     let (stream, response) = Stream::open();
     tokio::spawn(async move {
@@ -105,16 +107,12 @@ fn end(served: &Served, asked: &Asked, text: &mut Settling, done: &Done) -> Resu
     }))
 }
 
-fn texts(served: &Served, tokens: impl Iterator<Item = u32>) -> Result<Vec<String>, Refusal> {
-    tokens.map(|token| Ok(served.tokenizer.decode_verbatim(&[token])?)).collect()
-}
-
 fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refusal> {
     let mut fields = Fields::parse(body)?;
     let dependency = fields.flag("include_dependency")?;
     let prompt = if fields.has("messages") {
         prompt::chat(&mut fields, served)?
-    } else if fields.has("text") {
+    } else if fields.has("text") || fields.has("tokens") {
         prompt::infill(&mut fields, served, settings.max_tokens)?
     } else {
         let mut prompts = prompt::completions(&mut fields, served)?;

@@ -67,5 +67,5 @@ fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refu
     fields.finish()?;
     let start = if let Prompt::Gaps { start, .. } = prompt { start } else { 0 };
     let order = decoding.order(served, &prompt, 0)?;
-    Ok(Asked { order, decoding, given: prompt.given(served.backbone.spec().ids.mask), start })
+    Ok(Asked { order, decoding, given: prompt.given(served.ids.mask), start })
 }

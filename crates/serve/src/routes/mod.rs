@@ -6,6 +6,9 @@ mod denoise;
 mod infill;
 mod models;
 mod status;
+mod strategies;
+mod tasks;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -15,39 +18,59 @@ use axum::extract::DefaultBodyLimit;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 
 use crate::error::Refusal;
 use crate::watch::watch;
-use crate::{Served, Server, Settings};
+use crate::{Served, Server, Settings, openapi, page};
 
-/// All paths, as they are counted.
-pub(crate) const ROUTES: [&str; 8] = [
-    "/health",
-    "/ready",
-    "/metrics",
-    "/v1/models",
-    "/v1/completions",
-    "/v1/chat/completions",
-    "/v1/infill",
-    "/v1/denoise",
-];
+/// A path, its method, and what answers there.
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    handler: fn() -> MethodRouter<Arc<Server>>,
+}
+
+macro_rules! routes {
+    ($($method:ident $path:literal $handler:expr,)*) => {
+        /// Everything this server answers; the OpenAPI document lists the same.
+        pub(crate) const ROUTES: &[Route] = &[
+            $(Route { method: stringify!($method), path: $path, handler: || $method($handler) },)*
+        ];
+    };
+}
+
+routes! {
+    get "/" page::index,
+    get "/page/{name}" page::file,
+    get "/openapi.json" openapi::document,
+    get "/health" status::health,
+    get "/ready" status::ready,
+    get "/metrics" status::metrics,
+    get "/v1/models" models::list,
+    get "/v1/models/{*name}" models::retrieve,
+    get "/v1/strategies" strategies::list,
+    post "/v1/completions" completions::complete,
+    post "/v1/chat/completions" chat::complete,
+    post "/v1/infill" infill::infill,
+    post "/v1/denoise" denoise::denoise,
+    post "/v1/tokenize" tokens::tokenize,
+    post "/v1/detokenize" tokens::detokenize,
+    get "/v1/tasks" tasks::list,
+    post "/v1/tasks/problem" tasks::problem,
+    post "/v1/tasks/check" tasks::check,
+}
+
+/// Paths that ask for no key: nothing of the model or of others is told there.
+pub(crate) const OPEN: [&str; 4] = ["/", "/openapi.json", "/health", "/ready"];
 
 /// A body, or why it could not be read.
 type Body = Result<Bytes, BytesRejection>;
 
 /// The HTTP service.
 pub fn app(server: Arc<Server>) -> Router {
-    Router::new()
-        .route("/health", get(status::health))
-        .route("/ready", get(status::ready))
-        .route("/metrics", get(status::metrics))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*name}", get(models::retrieve))
-        .route("/v1/completions", post(completions::complete))
-        .route("/v1/chat/completions", post(chat::complete))
-        .route("/v1/infill", post(infill::infill))
-        .route("/v1/denoise", post(denoise::denoise))
+    let routes = ROUTES.iter().fold(Router::new(), |all, route| all.route(route.path, (route.handler)()));
+    routes
         .fallback(async || Refusal::http(StatusCode::NOT_FOUND, "there is no such path"))
         .method_not_allowed_fallback(async || {
             Refusal::http(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
@@ -64,18 +87,22 @@ async fn parse<T: Send + 'static>(
     body: Body,
     parse: fn(&[u8], &Served, &Settings) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let message =
-                format!("the body is larger than this server's limit of {} bytes", server.settings.max_body);
-            Refusal::http(StatusCode::PAYLOAD_TOO_LARGE, message)
-        }
-        _ => Refusal::request("the body could not be read"),
-    })?;
+    let body = body_bytes(server, body)?;
     if !server.engine.has_room(1) {
         return Err(Refusal::busy());
     }
     let server = server.clone();
     let parsed = tokio::task::spawn_blocking(move || parse(&body, &server.served, &server.settings)).await;
     parsed.map_err(Refusal::internal)?
+}
+
+fn body_bytes(server: &Server, body: Body) -> Result<Bytes, Refusal> {
+    body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let message =
+                format!("the body is larger than this server's limit of {} bytes", server.settings.max_body);
+            Refusal::http(StatusCode::PAYLOAD_TOO_LARGE, message)
+        }
+        _ => Refusal::request("the body could not be read"),
+    })
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::error::Refusal;
+use crate::request::DEFAULT_LENGTH;
 
 /// The one model.
 pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
@@ -24,6 +25,8 @@ pub(super) async fn retrieve(
 
 fn describe(server: &Server) -> Value {
     let served = &server.served;
+    let default_tokens =
+        served.defaults.max_new_tokens.unwrap_or(DEFAULT_LENGTH).min(server.settings.max_tokens);
     json!({
         "id": served.name,
         "object": "model",
@@ -32,6 +35,11 @@ fn describe(server: &Server) -> Value {
         "context_length": served.backbone.spec().max_positions,
         "max_tokens": server.settings.max_tokens,
         "chat": served.chat.is_some(),
+        "tasks": served.tasks.is_some(),
+        "predictor": served.context.predictor.is_some(),
+        "mask_token_id": served.ids.mask,
+        "eos_token_ids": served.ids.eos,
+        "default_tokens": default_tokens,
         "strategy": served.defaults.strategy.to_string(),
     })
 }

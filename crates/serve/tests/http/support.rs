@@ -45,6 +45,7 @@ pub fn served(backbone: Arc<dyn Backbone>) -> Served {
     let predictor = Predictor::load(&folder().join("predictor_row_i_minus_1.safetensors")).unwrap().0;
     Served {
         tokenizer: Tokenizer::open(folder(), backbone.spec().vocab).unwrap(),
+        ids: backbone.spec().ids.clone(),
         backbone,
         chat: None,
         context: Context { predictor: Some(Arc::new(predictor)) },
@@ -57,6 +58,7 @@ pub fn served(backbone: Arc<dyn Backbone>) -> Served {
             cache: demask_decode::CacheSpec::default(),
         },
         name: "toy".into(),
+        tasks: None,
     }
 }
 

@@ -1,0 +1,63 @@
+//! The evaluation's tasks as the server offers them: problems of the test split, judged by their own checkers.
+
+use demask_eval::task::{self, Problem, Split, Task};
+use demask_serve::{Posed, Tasks, Verdict};
+
+/// Seed of the problems on offer: the same page shows the same problems.
+const SEED: u64 = 1;
+
+/// Every task.
+pub(super) struct Offered;
+
+impl Tasks for Offered {
+    fn list(&self) -> Vec<(String, String)> {
+        task::all().iter().map(|task| (task.name().to_owned(), summary(task.as_ref()))).collect()
+    }
+
+    fn problem(&self, task: &str, index: u64) -> Option<Posed> {
+        let (_, problem) = find(task, index)?;
+        Some(Posed { kind: problem.kind, prompt: problem.prompt, answer: problem.response })
+    }
+
+    fn check(&self, task: &str, index: u64, response: &str) -> Option<Verdict> {
+        let (task, problem) = find(task, index)?;
+        let score = task.score(&problem, response);
+        Some(Verdict { correct: score.correct, strict: score.strict, extracted: score.extracted })
+    }
+}
+
+fn find(name: &str, index: u64) -> Option<(Box<dyn Task>, Problem)> {
+    let task = task::by_name(name)?;
+    let problem = task::problem_at(task.as_ref(), Split::Test, SEED, index);
+    Some((task, problem))
+}
+
+fn summary(task: &dyn Task) -> String {
+    let meaning = match task.name() {
+        "arith" => "word problems of a few sums, solved in steps",
+        "choice" => "questions with lettered answers",
+        "program" => "short Python functions, run on examples",
+        "lines" => "people in a line: copy, reverse, sort, insert, shuffle",
+        "grid" => "small squares to complete",
+        _ => "problems judged by a program",
+    };
+    meaning.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_task_accepts_its_own_answer() {
+        for (name, _) in Offered.list() {
+            for index in 0..8 {
+                let posed = Offered.problem(&name, index).unwrap();
+                assert_eq!(Offered.problem(&name, index).unwrap(), posed);
+                assert!(Offered.check(&name, index, &posed.answer).unwrap().correct, "{}", posed.answer);
+                assert!(!Offered.check(&name, index, "no idea").unwrap().correct);
+            }
+        }
+        assert!(Offered.problem("absent", 0).is_none());
+    }
+}

@@ -1,0 +1,46 @@
+//! `GET /v1/strategies`: every decoder, its parameters, and whether this model can use it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use demask_decode::strategy::{self, Entry, Kind, Param};
+use serde_json::{Value, json};
+
+use crate::Server;
+
+/// The table of decoders.
+pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
+    let data: Vec<Value> = strategy::ALL.iter().map(|entry| describe(&server, entry)).collect();
+    Json(json!({ "object": "list", "data": data }))
+}
+
+fn describe(server: &Server, entry: &Entry) -> Value {
+    let spec = entry.name.parse::<demask_decode::StrategySpec>();
+    let available = spec.is_ok_and(|spec| spec.build(&server.served.context).is_ok());
+    json!({
+        "id": entry.name,
+        "object": "strategy",
+        "summary": entry.summary,
+        "source": entry.source,
+        "available": available,
+        "params": entry.params.iter().map(param).collect::<Vec<_>>(),
+    })
+}
+
+fn param(param: &Param) -> Value {
+    let mut value = json!({ "key": param.key, "default": param.default, "help": param.help });
+    match param.kind {
+        Kind::Count => value["kind"] = "count".into(),
+        Kind::Number(low, high) => {
+            value["kind"] = "number".into();
+            value["low"] = low.into();
+            value["high"] = if high.is_finite() { high.into() } else { Value::Null };
+        }
+        Kind::Choice(words) => {
+            value["kind"] = "choice".into();
+            value["words"] = words.into();
+        }
+    }
+    value
+}

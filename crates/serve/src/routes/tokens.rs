@@ -1,0 +1,48 @@
+//! `POST /v1/tokenize` and `POST /v1/detokenize`: texts as token ids and back, each token with its own text.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::{Body, parse};
+use crate::error::Refusal;
+use crate::fields::Fields;
+use crate::{Served, Server, Settings, prompt};
+
+/// Ids of a text, in which `[MASK]` and `[MASK:5]` are masks.
+pub(super) async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<Json<Value>, Refusal> {
+    parse(&server, body, encode).await
+}
+
+/// Texts of ids.
+pub(super) async fn detokenize(
+    State(server): State<Arc<Server>>,
+    body: Body,
+) -> Result<Json<Value>, Refusal> {
+    parse(&server, body, decode).await
+}
+
+/// The text of each token by itself.
+pub(super) fn texts(served: &Served, tokens: impl Iterator<Item = u32>) -> Result<Vec<String>, Refusal> {
+    tokens.map(|token| Ok(served.tokenizer.decode_verbatim(&[token])?)).collect()
+}
+
+fn encode(body: &[u8], served: &Served, settings: &Settings) -> Result<Json<Value>, Refusal> {
+    let mut fields = Fields::parse(body)?;
+    let Some(text) = fields.text("text")? else { return Err(Refusal::field("text", "is missing")) };
+    fields.finish()?;
+    let tokens = prompt::tokens_with_gaps(&text, served, settings.max_tokens)?;
+    Ok(Json(json!({ "tokens": tokens, "texts": texts(served, tokens.iter().copied())? })))
+}
+
+fn decode(body: &[u8], served: &Served, _: &Settings) -> Result<Json<Value>, Refusal> {
+    let mut fields = Fields::parse(body)?;
+    let Some(tokens) = fields.take("tokens") else { return Err(Refusal::field("tokens", "is missing")) };
+    fields.finish()?;
+    let tokens = prompt::ids("tokens", &tokens, served)?;
+    Ok(Json(
+        json!({ "text": served.tokenizer.decode(&tokens)?, "texts": texts(served, tokens.into_iter())? }),
+    ))
+}
