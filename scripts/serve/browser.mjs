@@ -59,7 +59,7 @@ async function generate(page, text = PROMPT) {
 
 const count = (page, selector) => page.locator(selector).count();
 const tokens = (page, lane = ".lane-a") =>
-  page.$$eval(`${lane} .token`, (chips) => chips.map((chip) => (chip.classList.contains("masked") ? null : chip.textContent)));
+  page.$$eval(`${lane} .token`, (chips) => chips.map((chip) => (chip.classList.contains("masked") ? null : chip.textContent.trim())));
 const steps = async (page, lane = ".lane-a") => Number(await page.textContent(`.lane${lane} .numbers dd`));
 const fast = (page) => page.selectOption("#pace", "0");
 const shoot = async (page, name) => {
@@ -109,6 +109,7 @@ const tests = {
     await generate(page);
     assert.equal(await count(page, ".lane"), 2);
     assert.equal(await count(page, ".token.masked"), 0);
+    assert.match(await page.textContent("#outcome"), /steps/);
     const [a, b] = [await steps(page, ".lane-a"), await steps(page, ".lane-b")];
     assert.ok(a > 0 && b > 0 && a <= b, `${a} steps against ${b} one at a time`);
     assert.match(await page.textContent(".lane-b .numbers"), /m?s/);

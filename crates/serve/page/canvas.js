@@ -28,7 +28,7 @@ export class TokenCanvas {
     }
     const positions = new Set(cells.slice(view.start).map((cell) => cell.position));
     for (const position of this.chips.keys()) if (!positions.has(position)) this.chips.delete(position);
-    const tail = ended ? [el("span", { class: "ended", title: "filled after the end of sequence" }, `end × ${ended}`)] : [];
+    const tail = ended ? [el("span", { class: "ended", title: "filled after the end of sequence" }, `+ ${ended} filled`)] : [];
     this.root.replaceChildren(...shown, ...tail);
     if (!this.chips.has(this.focused)) this.focused = shown[0] ? Number(shown[0].dataset.position) : null;
     const stop = this.chips.get(this.focused);
@@ -54,13 +54,13 @@ export class TokenCanvas {
     const fresh = el("button", { type: "button", tabIndex: -1, title: describe(cell, hole) });
     const kind = hole ? "masked" : cell.kind;
     fresh.className = `token ${kind}${cell.newest && !hole ? " newest" : ""}${cell.end && !hole ? " end" : ""}`;
-    fresh.textContent = hole ? "" : cell.end ? "end" : visible(cell.text);
+    fresh.textContent = hole || cell.end ? "" : visible(cell.text).replace(/^ /, "");
+    fresh.classList.toggle("spaced", !hole && !cell.end && /^ \S/.test(cell.text));
     fresh.setAttribute("aria-label", describe(cell, hole));
     if (view.masking) fresh.setAttribute("aria-pressed", String(masked));
     fresh.style.setProperty("--shade", shade(cell, view).toFixed(3));
     fresh.dataset.position = cell.position;
     fresh.dataset.state = state;
-    if (/\n/.test(cell.text) && !hole) fresh.classList.add("breaks");
     if (chip && document.activeElement === chip) queueMicrotask(() => fresh.focus());
     this.chips.set(cell.position, fresh);
     return fresh;

@@ -3,6 +3,7 @@
 import { at, el, quoted, short } from "./dom.js";
 
 const LARGEST = 440;
+const LARGEST_CELL = 30;
 
 export class HeatMap {
   /** `point(position | null)` is told which token the pointer or the keys are on. */
@@ -23,11 +24,11 @@ export class HeatMap {
   /** Shows a matrix; `name(position)` is the text of a token at the moment. */
   show(matrix, name) {
     this.panel.hidden = !matrix;
-    const same = this.matrix?.values === matrix?.values && this.subject === undefined;
+    const same = this.matrix?.values === matrix?.values;
     this.matrix = matrix;
     this.name = name;
     if (!matrix) return;
-    if (!same) this.cursor = null;
+    if (!same) this.cursor = this.highlight = null;
     this.top = matrix.values.reduce((top, value) => Math.max(top, value), 0);
     at("heat-title").textContent = `Dependency before step ${matrix.step}`;
     at("scale-max").textContent = short(this.top);
@@ -49,7 +50,7 @@ export class HeatMap {
 
   /** Lists what a token depends on. */
   list(position, matrix) {
-    const ties = matrix && position !== null ? HeatMap.ties(matrix, position).slice(0, 6) : [];
+    const ties = matrix && position !== null ? HeatMap.ties(matrix, position).slice(0, 8) : [];
     const top = Math.max(this.top ?? 0, 1e-9);
     at("ties").replaceChildren(
       ...ties.map(([other, value]) => {
@@ -68,7 +69,7 @@ export class HeatMap {
     if (!this.matrix || this.panel.hidden) return;
     const { positions, values, chosen } = this.matrix;
     const size = positions.length;
-    const room = Math.min(LARGEST, this.canvas.parentElement.clientWidth);
+    const room = Math.min(LARGEST, this.canvas.parentElement.clientWidth, size * LARGEST_CELL);
     const cell = room / size;
     const ratio = devicePixelRatio || 1;
     this.canvas.width = this.canvas.height = Math.round(room * ratio);
@@ -127,7 +128,9 @@ export class HeatMap {
 
   #say(cursor) {
     if (!cursor) {
-      at("cell").textContent = `${this.matrix.positions.length} masks; the amber ones were taken together.`;
+      const { positions, chosen } = this.matrix;
+      const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+      at("cell").textContent = `${plural(positions.length, "mask")}; ${chosen.length === positions.length ? "all" : chosen.length} taken in this step (amber).`;
       return;
     }
     const { positions, values } = this.matrix;

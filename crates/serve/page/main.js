@@ -83,12 +83,14 @@ async function race(entries, asked) {
   app.running = control;
   app.last = asked;
   complain("");
+  at("outcome").textContent = "";
   busy(true);
   at("lanes").replaceChildren(...both.slice(0, entries.length).map((lane) => lane.root));
   lanes().forEach((lane, i) => lane.start(null, entries[i][0]));
   app.watched = lanes()[0];
   player.begin();
   say("Denoising.");
+  if (matchMedia("(max-width: 860px)").matches) at("stage").scrollIntoView({ block: "start" });
   const outcomes = await Promise.all(lanes().map((lane, i) => follow(lane, entries[i][1], control)));
   if (app.running !== control) return;
   app.running = null;
@@ -133,6 +135,7 @@ async function settled() {
     return `${lane.run.strategy} finished in ${steps} steps, ${seconds(spent)}: ${lane.run.done.text}`;
   });
   say(results.join(". "));
+  if (finished.length === 2) compare(...finished);
   const { last } = app;
   if (last.mode === "chat" && !last.told) {
     last.told = true;
@@ -145,6 +148,16 @@ async function settled() {
       complain(error.message);
     }
   }
+}
+
+/** One line on who needed fewer steps. */
+function compare(a, b) {
+  const [first, second] = [a, b].sort((x, y) => x.run.steps.length - y.run.steps.length);
+  const [few, many] = [first.run.steps.length, second.run.steps.length];
+  const factor = (many / few).toFixed(1);
+  const same = a.run.done.text === b.run.done.text ? "the same text" : "different texts";
+  const lead = few === many ? `Both took ${few} steps` : `${first.run.strategy} took ${factor}× fewer steps than ${second.run.strategy}`;
+  at("outcome").textContent = `${lead} (${few} and ${many}), with ${same}.`;
 }
 
 function busy(running) {
@@ -214,6 +227,11 @@ function pointAt(lane, position, fromHeat = false) {
     drawHeat();
   }
   const matrix = position === null ? null : lane.run.matrixOf(position, lane.count);
+  // A token decided earlier is shown in the matrix it was chosen from.
+  if (!fromHeat && lane === app.watched) {
+    if (matrix) heat.show(matrix, nameIn(lane));
+    else drawHeat();
+  }
   const top = matrix ? Math.max(...matrix.values, 1e-9) : 1;
   const weights = matrix ? new Map(HeatMap.ties(matrix, position).map(([other, value]) => [other, value / top])) : null;
   lane.tokens.tint(weights, position);

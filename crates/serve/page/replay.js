@@ -14,8 +14,9 @@ export class Player {
     this.scrub = at("scrub");
     this.button = at("play");
     this.scrub.addEventListener("input", () => {
+      const count = Number(this.scrub.value);
       this.#stop();
-      this.#go(Number(this.scrub.value));
+      this.#go(count);
     });
     this.button.addEventListener("click", () => (this.timer ? this.#stop() : this.#play()));
   }

@@ -30,6 +30,7 @@ export class Run {
       token,
       text: texts[position],
       kind: token === mask ? Kind.Masked : Kind.Given,
+      end: eos?.includes(token) ?? false,
     }));
     const end = eos?.[0] ?? null;
     for (const [index, step] of this.steps.slice(0, count).entries()) {
@@ -46,7 +47,7 @@ export class Run {
         };
       });
       for (const position of step.filled ?? []) {
-        cells[position] = { position, token: end, text: "", kind: Kind.Ended, step: index + 1, newest: false };
+        cells[position] = { position, token: end, text: "", kind: Kind.Ended, step: index + 1, newest: false, end: true };
       }
       for (const position of step.remasked ?? []) {
         cells[position] = { position, token: mask, text: texts[position], kind: Kind.Masked, again: index + 1 };

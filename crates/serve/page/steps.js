@@ -16,7 +16,9 @@ export class StepStrip {
     this.go = go;
     this.chart = svg("svg", { class: "strip", role: "img" });
     this.note = el("p", { class: "note" });
-    this.root = el("figure", { class: "steps" }, this.chart, this.note);
+    this.budgetKey = el("span", { class: "budget-key" }, "budget spent, τ dashed");
+    const legend = el("figcaption", { class: "legend" }, el("span", {}, "tokens in each step"), this.budgetKey);
+    this.root = el("figure", { class: "steps" }, legend, this.chart, this.note);
     this.chart.addEventListener("click", (event) => {
       const bar = event.target.closest("[data-step]");
       if (bar) this.go(Number(bar.dataset.step));
@@ -35,6 +37,7 @@ export class StepStrip {
     this.chart.setAttribute("viewBox", `0 0 ${total} ${height}`);
     this.chart.setAttribute("preserveAspectRatio", "none");
     this.chart.classList.toggle("budgeted", budgeted);
+    this.budgetKey.hidden = !budgeted;
     this.chart.setAttribute("aria-label", summary(run));
     const bars = steps.map((step, i) => this.#bar(step, i, { width, most, limit, height, budgeted, count }));
     const lines = [];
