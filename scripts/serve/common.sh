@@ -20,6 +20,17 @@ if [ -z "${DEMASK:-}" ]; then
     DEMASK=${CARGO_TARGET_DIR:-$repository/target}/release/demask
 fi
 
+# need COMMAND PACKAGE…: installs what is missing, where that can be done.
+need() {
+    if command -v "$1" >/dev/null; then return; fi
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "this script needs $1" >&2
+        exit 1
+    fi
+    shift
+    apt-get update -q >/dev/null && apt-get install -qy --no-install-recommends "$@" >/dev/null
+}
+
 # The toy fixture with a chat template, for as long as there is no embedded model.
 toy() {
     mkdir -p "$scratch/toy"
@@ -53,6 +64,7 @@ start_server() {
 
 # python_with PACKAGE…: sets `python` to an environment that has them.
 python_with() {
+    need python3 python3 python3-venv
     mkdir -p "$tools"
     python=$tools/venv/bin/python
     if [ ! -x "$python" ]; then python3 -m venv "$tools/venv"; fi

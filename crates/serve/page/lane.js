@@ -51,6 +51,7 @@ export class Lane {
     if (!this.run) {
       this.tokens.root.replaceChildren();
       this.numbers.replaceChildren();
+      this.strip.root.hidden = true;
       return;
     }
     this.count = Math.min(count, this.run.steps.length);

@@ -235,7 +235,7 @@ function pointAt(lane, position, fromHeat = false) {
   const top = matrix ? Math.max(...matrix.values, 1e-9) : 1;
   const weights = matrix ? new Map(HeatMap.ties(matrix, position).map(([other, value]) => [other, value / top])) : null;
   lane.tokens.tint(weights, position);
-  if (heat.matrix && lane === app.watched && !(fromHeat && position === null)) heat.list(position, matrix);
+  if (heat.matrix && lane === app.watched) heat.list(position, matrix);
 }
 
 // ── Controls ────────────────────────────────────────────────────────────────────────────────────────────────────

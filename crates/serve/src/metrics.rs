@@ -89,6 +89,12 @@ impl Metrics {
         page.one("demask_steps_total", "counter", "Steps, summed over canvases.", work.steps);
         page.one("demask_forwards_total", "counter", "Forward passes, summed over canvases.", work.forwards);
         page.one("demask_tokens_total", "counter", "Tokens committed.", work.committed);
+        page.one(
+            "demask_tokens_per_forward",
+            "gauge",
+            "Tokens committed per forward pass since the start.",
+            work.committed as f64 / work.forwards.max(1) as f64,
+        );
         page.head("demask_seconds_total", "counter", "Seconds of decoding by phase.");
         let seconds = work.seconds;
         for (phase, value) in

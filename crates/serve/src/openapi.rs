@@ -199,6 +199,7 @@ fn decoding() -> Vec<(String, Value)> {
         ("eos_penalty".to_owned(), number("taken off the logits of ends of sequence", -1e4, 1e4, 0.5)),
         ("min_tokens".to_owned(), count("no end of sequence before as many tokens", 1)),
         ("block_length".to_owned(), count("decode left to right in blocks of as many tokens", 8)),
+        ("cache".to_owned(), text("rows kept between steps, NAME[:key=value,…]; none is exact", "prefix")),
         ("cfg".to_owned(), number("classifier-free guidance; a step then costs two passes", 0.0, 100.0, 0.5)),
     ];
     for param in strategy::ALL.iter().flat_map(|entry| entry.params) {

@@ -250,8 +250,6 @@ fn take_cache(fields: &mut Fields, served: &Served) -> Result<CacheSpec> {
     }
 }
 
-/// The strategy, with the parameters that are given as fields.
-fn take_strategy(fields: &mut Fields, served: &Served) -> Result<StrategySpec> {
 /// The strategy, with the parameters that are given as fields, and whether it masks tokens again.
 fn take_strategy(fields: &mut Fields, served: &Served) -> Result<(StrategySpec, bool)> {
     let mut spec = match fields.text("strategy")? {

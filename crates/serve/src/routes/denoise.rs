@@ -111,6 +111,9 @@ fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refu
     let mut fields = Fields::parse(body)?;
     let dependency = fields.flag("include_dependency")?;
     let prompt = if fields.has("messages") {
+        if let Some(other) = ["prompt", "text", "tokens"].into_iter().find(|name| fields.has(name)) {
+            return Err(Refusal::field(other, "is another prompt beside messages; give one of them"));
+        }
         prompt::chat(&mut fields, served)?
     } else if fields.has("text") || fields.has("tokens") {
         prompt::infill(&mut fields, served, settings.max_tokens)?
