@@ -101,7 +101,7 @@ export class Decoder {
       select.addEventListener("change", () => set(select.value, true));
       return [select];
     }
-    const input = el("input", { type: "number", id, min: 1, step: 1, placeholder: "auto" });
+    const input = el("input", { type: "number", id, min: param.low, step: 1, placeholder: "auto" });
     input.value = this.values[param.key];
     input.addEventListener("change", () => set(input.value, true));
     return [input];

@@ -210,7 +210,7 @@ fn decoding() -> Vec<(String, Value)> {
         let names: Vec<&str> = users.map(|entry| entry.name).collect();
         let help = format!("{} ({})", param.help, names.join(", "));
         let schema = match param.kind {
-            Kind::Count => count(&help, 3),
+            Kind::Count | Kind::Whole => count(&help, 3),
             Kind::Number(low, high) if high.is_finite() => number(&help, low, high, low.midpoint(high)),
             Kind::Number(low, _) => {
                 json!({ "description": help, "type": "number", "minimum": low, "examples": [low] })

@@ -30,8 +30,12 @@ fn describe(server: &Server, entry: &Entry) -> Value {
 
 fn param(param: &Param) -> Value {
     let mut value = json!({ "key": param.key, "default": param.default, "help": param.help });
+    let least = usize::from(param.kind == Kind::Count);
     match param.kind {
-        Kind::Count => value["kind"] = "count".into(),
+        Kind::Count | Kind::Whole => {
+            value["kind"] = "count".into();
+            value["low"] = least.into();
+        }
         Kind::Number(low, high) => {
             value["kind"] = "number".into();
             value["low"] = low.into();
