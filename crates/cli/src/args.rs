@@ -13,7 +13,7 @@ use demask_model::{LoadOptions, Precision};
 /// Which model, where and how precise.
 #[derive(Debug, Clone, Args)]
 pub struct ModelArgs {
-    /// Checkpoint folder or Hub name (org/name[@revision])
+    /// Checkpoint folder or Hub name (org/name[@revision]) [default: the small model inside this program]
     #[arg(long, short = 'm', value_name = "DIR|NAME")]
     pub model: Option<String>,
     /// Dependency predictor [default: predictor.safetensors in the checkpoint's folder]

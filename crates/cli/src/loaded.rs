@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use crate::args::{DecodeArgs, ModelArgs, hub_options};
+use crate::embedded;
 
 /// File of the predictor inside a checkpoint folder.
 pub const PREDICTOR: &str = "predictor.safetensors";
@@ -46,11 +47,16 @@ pub struct Defaults {
     pub sampling: Sampling,
     /// Length of the response.
     pub max_new_tokens: Option<usize>,
+    /// The decoder that was chosen for this model (our own field `strategy`).
+    pub strategy: Option<StrategySpec>,
 }
 
 impl Loaded {
     /// Loads what the flags name.
     pub fn open(args: &ModelArgs) -> Result<Self> {
+        if args.model.is_none() {
+            return embedded::open(args);
+        }
         let options = args.load_options()?;
         let folder = folder(args)?;
         let backbone = Transformer::load(&folder, &options)?;
@@ -58,20 +64,37 @@ impl Loaded {
         let chat = ChatTemplate::open(&folder)?;
         let predictor = predictor(args, &folder, &backbone)?;
         let defaults = Defaults::read(&folder)?;
+        Ok(Self::assemble(folder, backbone, tokenizer, chat, predictor, defaults))
+    }
+
+    /// Puts the parts together.
+    pub(crate) fn assemble(
+        folder: PathBuf,
+        backbone: Transformer,
+        tokenizer: Tokenizer,
+        chat: Option<ChatTemplate>,
+        predictor: Option<Arc<Predictor>>,
+        defaults: Defaults,
+    ) -> Self {
         let mut ids = backbone.spec().ids.clone();
         if chat.is_some() {
             let turns = END_OF_TURN.iter().filter_map(|token| tokenizer.id(token));
             ids.eos.extend(turns.filter(|id| !backbone.spec().ids.eos.contains(id)).collect::<Vec<_>>());
         }
-        Ok(Self { folder, backbone, tokenizer, chat, ids, context: Context { predictor }, defaults })
+        Self { folder, backbone, tokenizer, chat, ids, context: Context { predictor }, defaults }
     }
 
-    /// The strategy to use when none is named: the paper's where its predictor is at hand.
+    /// The strategy the flags name, or the default.
     pub fn strategy(&self, args: &DecodeArgs) -> StrategySpec {
-        let default = if self.context.predictor.is_some() { "demask" } else { "entropy" };
-        args.strategy
-            .clone()
-            .unwrap_or_else(|| default.parse().unwrap_or_else(|_| unreachable!("a known name")))
+        args.strategy.clone().unwrap_or_else(|| self.default_strategy())
+    }
+
+    /// The strategy to use when none is named: the checkpoint's own choice, else the paper's where its predictor is
+    /// at hand.
+    pub fn default_strategy(&self) -> StrategySpec {
+        let name = if self.context.predictor.is_some() { "demask" } else { "entropy" };
+        let general = || name.parse().unwrap_or_else(|_| unreachable!("a known name"));
+        self.defaults.strategy.clone().unwrap_or_else(general)
     }
 
     /// Prompt ids of a conversation, through the chat template.
@@ -148,7 +171,7 @@ impl Loaded {
 /// The checkpoint folder the flags name, fetched from the Hub if need be.
 pub fn folder(args: &ModelArgs) -> Result<PathBuf> {
     let Some(model) = &args.model else {
-        usage!("no model was named; give --model DIR or --model org/name");
+        usage!("this command needs a checkpoint folder; give --model DIR or --model org/name");
     };
     Ok(source::resolve(model, &hub_options(), &mut Downloads::default())?)
 }
@@ -189,7 +212,8 @@ impl Defaults {
             top_k: count("top_k").filter(|&k| k > 0),
         };
         sampling.check()?;
-        Ok(Self { sampling, max_new_tokens: count("max_new_tokens").filter(|&n| n > 0) })
+        let strategy = value.get("strategy").and_then(Value::as_str).map(str::parse).transpose()?;
+        Ok(Self { sampling, max_new_tokens: count("max_new_tokens").filter(|&n| n > 0), strategy })
     }
 }
 

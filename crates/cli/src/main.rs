@@ -15,6 +15,7 @@ mod args;
 mod benchmarks;
 mod command;
 mod decoding;
+mod embedded;
 mod loaded;
 mod output;
 mod view;

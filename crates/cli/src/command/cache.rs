@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask_model::text::{ChatTemplate, Tokenizer};
-use demask_model::{Backbone, Transformer};
+use demask_model::Backbone;
 use demask_train::cache::{
     Cache, Generator, HiddenRows, Info, Observer, Outcome, Part, Progress, Settings, Stored,
 };
@@ -19,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::data::Data;
 use crate::args::ModelArgs;
-use crate::loaded;
+use crate::loaded::Loaded;
 
 /// Hidden rows wider than this are not stored unless asked for: a large model's would fill the disk.
 const WIDEST_STORED: usize = 1024;
@@ -136,11 +135,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn generate(args: &GenerateArgs) -> Result<()> {
-    let options = args.model.load_options()?;
-    let folder = loaded::folder(&args.model)?;
-    let backbone = Transformer::load(&folder, &options)?;
-    let tokenizer = Tokenizer::open(&folder, backbone.spec().vocab)?;
-    let template = if args.raw { None } else { ChatTemplate::open(&folder)? };
+    let Loaded { backbone, tokenizer, chat, .. } = Loaded::open(&args.model)?;
+    let template = chat.filter(|_| !args.raw);
     let data = Data::open(&args.data, args.limit, args.seed)?;
     // Small models pre-trained on the tasks end a response with EOS alone.
     let end_of_turn = !args.no_end_of_turn && matches!(data, Data::Files(_));

@@ -80,11 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
         );
     }
     let loaded = Loaded::open(&args.model)?;
-    let default = if loaded.context.predictor.is_some() { "demask" } else { "entropy" };
-    let strategy = match &args.strategy {
-        Some(strategy) => strategy.clone(),
-        None => default.parse()?,
-    };
+    let strategy = args.strategy.clone().unwrap_or_else(|| loaded.default_strategy());
     strategy.build(&loaded.context)?;
     let served = Served {
         name: args.name.clone().unwrap_or_else(|| name(&args.model, &loaded.folder)),

@@ -1,0 +1,50 @@
+//! The model inside the program: no flag, no file and no network is needed for the main job.
+
+mod support;
+
+use serde_json::Value;
+use support::demask;
+
+const PROMPT: &str = "Tom has 12 pens. Tom buys 7 more. Tom loses 5. How many pens does Tom have now?";
+
+fn json(args: &[&str]) -> Value {
+    let run = demask(args);
+    assert_eq!(run.code, 0, "{}", run.err);
+    serde_json::from_str(&run.out).expect("one JSON object")
+}
+
+#[test]
+fn demask_solves_a_word_problem_in_fewer_steps_than_one_token_decoding() {
+    let fast = json(&["generate", "--json", PROMPT]);
+    let slow = json(&["generate", "--json", "-s", "entropy", PROMPT]);
+    assert!(fast["strategy"].as_str().unwrap().starts_with("demask"), "{}", fast["strategy"]);
+    for answer in [&fast, &slow] {
+        let text = answer["text"].as_str().unwrap();
+        assert!(text.contains("14") && text.trim_end().ends_with('.'), "{text}");
+    }
+    let steps = |answer: &Value| answer["steps"].as_u64().unwrap();
+    assert!(2 * steps(&fast) <= steps(&slow), "{} against {} steps", steps(&fast), steps(&slow));
+}
+
+#[test]
+fn the_predictor_of_another_model_is_refused() {
+    let other = format!("{}/predictor_row_i_minus_1.safetensors", support::fixture());
+    let run = demask(&["generate", "--predictor", &other, PROMPT]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("belongs to another model"), "{}", run.err);
+}
+
+#[test]
+fn the_folder_in_the_repository_is_what_the_program_carries() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/tiny");
+    let inside = json(&["generate", "--json", PROMPT]);
+    let outside = json(&["generate", "--json", "--model", folder, PROMPT]);
+    assert_eq!(inside["canvas"], outside["canvas"]);
+    assert_eq!(inside["strategy"], outside["strategy"]);
+}
+
+#[test]
+fn any_text_survives() {
+    let run = demask(&["generate", "-n", "8", "naïve café 東京 \u{1F600} \u{0}"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+}
