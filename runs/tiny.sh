@@ -12,11 +12,13 @@ mkdir -p "$out"
 "$demask" pretrain --config configs/pretrain-tiny.toml --out "$out/run1" --stop-at 3000
 "$demask" pretrain --config configs/pretrain-tiny-2.toml --from "$out/run1/export" --tokenizer "$out/run1/tokenizer" \
     --out "$out/run2"
-"$demask" cache generate --model "$out/run2/export" --data task:all --limit 6000 --pad-to 32,64 --out "$out/cache"
+"$demask" pretrain --config configs/pretrain-tiny-3.toml --from "$out/run2/export" --tokenizer "$out/run1/tokenizer" \
+    --out "$out/run3"
+"$demask" cache generate --model "$out/run3/export" --data task:all --limit 1000 --pad-to 32 --out "$out/cache"
 "$demask" cache info "$out/cache"
 "$demask" train predictor --cache "$out/cache" --config configs/predictor-tiny.toml --out "$out/predictor.safetensors"
 
 mkdir -p "$out/tiny"
-cp "$out"/run2/export/* "$out/tiny/"
+cp "$out"/run3/export/* "$out/tiny/"
 cp "$out/predictor.safetensors" "$out/tiny/"
 echo "$out/tiny is a checkpoint folder; assets/tiny differs from it in generation_config.json (max_new_tokens, strategy)"
