@@ -13,7 +13,7 @@ use demask_model::{Backbone, SpecialIds, Transformer};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::args::{DecodeArgs, ModelArgs, hub_options};
+use crate::args::{CanvasArgs, DecodeArgs, ModelArgs, hub_options};
 
 /// File of the predictor inside a checkpoint folder.
 pub const PREDICTOR: &str = "predictor.safetensors";
@@ -66,12 +66,15 @@ impl Loaded {
         Ok(Self { folder, backbone, tokenizer, chat, ids, context: Context { predictor }, defaults })
     }
 
-    /// The strategy to use when none is named: the paper's where its predictor is at hand.
+    /// The strategy that is named, or the default.
     pub fn strategy(&self, args: &DecodeArgs) -> StrategySpec {
+        args.strategy.clone().unwrap_or_else(|| self.default_strategy())
+    }
+
+    /// The paper's strategy where its predictor is at hand, else one token at a time.
+    pub fn default_strategy(&self) -> StrategySpec {
         let default = if self.context.predictor.is_some() { "demask" } else { "entropy" };
-        args.strategy
-            .clone()
-            .unwrap_or_else(|| default.parse().unwrap_or_else(|_| unreachable!("a known name")))
+        default.parse().unwrap_or_else(|_| unreachable!("a known name"))
     }
 
     /// Prompt ids of a conversation, through the chat template.
@@ -91,7 +94,7 @@ impl Loaded {
     }
 
     /// An empty response behind a prompt.
-    pub fn canvas(&self, prompt: &[u32], args: &DecodeArgs) -> Result<Canvas> {
+    pub fn canvas(&self, prompt: &[u32], args: &CanvasArgs) -> Result<Canvas> {
         let length = args.max_new_tokens.map(|n| n as usize).or(self.defaults.max_new_tokens);
         let length = length.unwrap_or(DEFAULT_LENGTH);
         let spec = self.backbone.spec();
@@ -112,7 +115,7 @@ impl Loaded {
     }
 
     /// Decoding options from the flags.
-    pub fn options(&self, args: &DecodeArgs, prompt_length: usize) -> Result<Options> {
+    pub fn options(&self, args: &CanvasArgs, prompt_length: usize) -> Result<Options> {
         let ids = &self.ids;
         let mut suppressed = self.tokenizer.holes();
         suppressed.push(ids.mask);

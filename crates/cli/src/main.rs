@@ -14,6 +14,7 @@ macro_rules! usage {
 mod args;
 mod command;
 mod decoding;
+mod evaluating;
 mod loaded;
 mod output;
 mod view;
@@ -41,6 +42,10 @@ enum Command {
     Cache(command::cache::Args),
     Train(command::train::Args),
     Validate(command::validate::Args),
+    Eval(command::eval::Args),
+    Lab(command::lab::Args),
+    Sweep(command::sweep::Args),
+    Table(command::table::Args),
     Pretrain(command::pretrain::Args),
     Quantize(command::quantize::Args),
     Synthesize(command::synthesize::Args),
@@ -71,6 +76,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Cache(args) => command::cache::run(&args),
         Command::Train(args) => command::train::run(&args),
         Command::Validate(args) => command::validate::run(&args),
+        Command::Eval(args) => command::eval::run(&args),
+        Command::Lab(args) => command::lab::run(&args),
+        Command::Sweep(args) => command::sweep::run(&args),
+        Command::Table(args) => command::table::run(&args),
         Command::Pretrain(args) => command::pretrain::run(args),
         Command::Quantize(args) => command::quantize::run(&args),
         Command::Synthesize(args) => command::synthesize::run(&args),

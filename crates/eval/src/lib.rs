@@ -5,6 +5,16 @@
 pub mod bound;
 pub mod error;
 pub mod example;
+pub mod frontier;
+pub mod grid;
+pub mod journal;
+pub mod paper;
 pub mod plot;
+pub mod runner;
 pub mod subadditivity;
+pub mod suite;
+pub mod summary;
+pub mod sweep;
+pub mod table;
 pub mod task;
+pub mod tradeoff;
