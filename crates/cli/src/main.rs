@@ -17,6 +17,7 @@ mod decoding;
 mod evaluating;
 mod loaded;
 mod output;
+mod replay;
 mod view;
 
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ enum Command {
     Cache(command::cache::Args),
     Train(command::train::Args),
     Validate(command::validate::Args),
+    Demo(command::demo::Args),
+    Trace(command::trace::Args),
     Eval(command::eval::Args),
     Lab(command::lab::Args),
     Sweep(command::sweep::Args),
@@ -76,6 +79,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Cache(args) => command::cache::run(&args),
         Command::Train(args) => command::train::run(&args),
         Command::Validate(args) => command::validate::run(&args),
+        Command::Demo(args) => command::demo::run(&args),
+        Command::Trace(args) => command::trace::run(&args),
         Command::Eval(args) => command::eval::run(&args),
         Command::Lab(args) => command::lab::run(&args),
         Command::Sweep(args) => command::sweep::run(&args),

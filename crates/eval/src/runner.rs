@@ -284,6 +284,3 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
     record::write_all(&path, &header, &samples)?;
     Ok(samples.len())
 }
-
-#[cfg(test)]
-mod tests;

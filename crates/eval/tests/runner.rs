@@ -1,17 +1,21 @@
 //! The runner on the committed fixture: a record depends on its item alone.
 
-use std::path::PathBuf;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use demask_decode::Sampling;
 use demask_decode::dependency::Predictor;
+use demask_decode::strategy::Context;
+use demask_decode::{Options, Sampling, StrategySpec};
+use demask_eval::error::Result;
+use demask_eval::runner::{
+    Header, Plan, Progress, Records, Sample, Shard, Spent, Subject, TRACES, merge, run,
+};
+use demask_eval::suite::{Item, Suite, Text};
+use demask_eval::task::Score;
 use demask_model::text::Tokenizer;
-use demask_model::{LoadOptions, Transformer};
+use demask_model::{Backbone, LoadOptions, Transformer};
 use tempfile::TempDir;
-
-use super::*;
-use crate::suite::Item;
-use crate::task::Score;
 
 fn fixture() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/dream-toy")
@@ -95,7 +99,7 @@ impl Model {
             assert!(progress.done <= progress.items && progress.right <= progress.done);
             if progress.total_done >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        run(&self.subject(), &suites, &strategies, plan, &mut records, &mut watch)?.is_break();
+        let _ = run(&self.subject(), &suites, &strategies, plan, &mut records, &mut watch)?;
         Ok(records.samples().iter().map(|s| Sample { seconds: Spent::default(), ..s.clone() }).collect())
     }
 }
