@@ -1,7 +1,7 @@
 //! `demask eval`: a model's strategies on tasks, one record per problem, and the table of it.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use demask_decode::StrategySpec;
@@ -13,12 +13,12 @@ use crate::loaded::Loaded;
 
 /// Evaluates strategies on tasks: accuracy, steps, tokens per forward pass, time, speed-up
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
     #[command(flatten)]
-    run: Option<Run>,
+    run: Run,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -44,7 +44,7 @@ struct Merge {
 struct Run {
     /// Where records and tables go; an interrupted run continues there, and more strategies or problems may be added
     #[arg(long, short = 'o', value_name = "DIR")]
-    out: PathBuf,
+    out: Option<PathBuf>,
     /// Decoder, NAME[:key=value,…]; may be given several times [default: demask, or entropy without a predictor]
     #[arg(long, short = 's', value_name = "STRATEGY")]
     strategy: Vec<StrategySpec>,
@@ -66,14 +66,14 @@ struct Run {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    match (&args.what, &args.run) {
+    match (&args.what, &args.run.out) {
         (Some(What::Merge(merge)), _) => merge_shards(merge),
-        (None, Some(run)) => evaluate(run),
+        (None, Some(out)) => evaluate(&args.run, out),
         (None, None) => usage!("say where the records go with --out DIR"),
     }
 }
 
-fn evaluate(args: &Run) -> Result<()> {
+fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     task_names(&args.eval.tasks)?;
     let mut strategies = args.strategy.clone();
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !strategies.contains(b)) {
@@ -88,16 +88,16 @@ fn evaluate(args: &Run) -> Result<()> {
         strategy.build(&loaded.context)?;
     }
     let evaluation = Evaluation::new(&args.eval, &loaded, args.split, args.shard.unwrap_or_default())?;
-    let mut records = evaluation.records(&args.out)?;
+    let mut records = evaluation.records(folder)?;
     evaluation.run(&strategies, &mut records)?;
     let summary = Summary::new(records.samples(), args.baseline.as_ref())?;
-    summary.write(&args.out)?;
+    summary.write(folder)?;
     let mut out = std::io::stdout().lock();
     write!(out, "{}", summary.table().plain())?;
     if args.kinds {
         write!(out, "\n{}", summary.kinds_table().plain())?;
     }
-    writeln!(out, "records and tables are in {}", args.out.display())?;
+    writeln!(out, "records and tables are in {}", folder.display())?;
     Ok(())
 }
 
