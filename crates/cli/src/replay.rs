@@ -211,6 +211,7 @@ impl Wrap {
 
 #[cfg(test)]
 mod tests {
+    use demask_decode::CacheSpec;
     use demask_decode::trace::{Commit, Seconds};
 
     use super::*;
@@ -230,6 +231,7 @@ mod tests {
             dependency: None,
             forwards: 2,
             computed_rows: 0,
+            rows: Vec::new(),
             seconds: Seconds::default(),
         }
     }
@@ -239,6 +241,7 @@ mod tests {
         let header = Header {
             demask_trace: 1,
             strategy: "entropy".into(),
+            cache: CacheSpec::default(),
             tokens: vec![5, 1, 1, 1],
             response: (1, 4),
             mask: 1,

@@ -83,6 +83,7 @@ fn compare(args: &Args, loaded: &Loaded, suite: &Generated) -> Result<()> {
         let header = Header {
             demask_trace: 1,
             strategy: strategy.to_string(),
+            cache: options.cache.clone(),
             tokens: canvas.tokens().to_vec(),
             response: (response.start, response.end),
             mask: loaded.ids.mask,

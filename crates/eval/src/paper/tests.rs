@@ -57,7 +57,7 @@ fn table_1_has_methods_tasks_speed_ups_and_an_average_without_the_tuned_task() {
 fn table_2_wants_a_run_without_filling() {
     let header: Header = serde_json::from_value(serde_json::json!({
         "demask_eval": 1, "model": "m", "backbone": "b", "predictor": null, "split": "test",
-        "sampling": {"temperature": 0.0, "top_p": null, "top_k": null}, "eos": "none", "block_length": null,
+        "sampling": {"temperature": 0.0, "top_p": null, "top_k": null}, "eos": "none", "block_length": null, "cache": "none",
         "guidance": 0.0, "eos_penalty": 0.0, "min_new_tokens": 0, "seed": 0
     }))
     .unwrap();

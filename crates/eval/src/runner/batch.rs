@@ -124,6 +124,7 @@ impl Cell<'_> {
         let header = trace::Header {
             demask_trace: 1,
             strategy: self.strategy.to_string(),
+            cache: self.plan.options.cache.clone(),
             tokens: canvas.tokens().to_vec(),
             response: (response.start, response.end),
             mask: canvas.ids().mask,

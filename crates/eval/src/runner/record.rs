@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use demask_decode::dependency::Predictor;
-use demask_decode::{EosPolicy, Options, Sampling, StrategySpec};
+use demask_decode::{CacheSpec, EosPolicy, Options, Sampling, StrategySpec};
 use demask_model::checkpoint::write::replace;
 use demask_model::{Backbone, Rows};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct Header {
     pub eos: EosPolicy,
     /// Length of blocks.
     pub block_length: Option<usize>,
+    /// Keys and values kept between steps.
+    pub cache: CacheSpec,
     /// Classifier-free guidance.
     pub guidance: f32,
     /// Subtracted from the logits of the end of sequence.
@@ -57,6 +59,7 @@ impl Header {
             sampling: options.sampling,
             eos: options.eos,
             block_length: options.block_length,
+            cache: options.cache.clone(),
             guidance: options.guidance,
             eos_penalty: options.suppression.eos_penalty,
             min_new_tokens: options.suppression.no_eos_before,
