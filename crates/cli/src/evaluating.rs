@@ -184,7 +184,8 @@ impl Bar {
         let percent = 100.0 * right as f64 / done.max(1) as f64;
         self.0.set_message(format!("{suite} {strategy}: {percent:.1} % of {done}/{items}"));
         if finished {
-            self.0.suspend(|| eprintln!("{suite:<8} {strategy:<36} {percent:5.1} % of {items}"));
+            self.0
+                .suspend(|| eprintln!("{suite:<8} {:<36} {percent:5.1} % of {items}", strategy.to_string()));
         }
         ControlFlow::Continue(())
     }

@@ -160,7 +160,7 @@ impl Tradeoff<'_> {
             let text = point.strategy.to_string();
             let free = |place: &Box2| place.within(&inside) && !taken.iter().any(|other| place.meets(other));
             if let Some(place) = Box2::beside(pixel(point), &text).into_iter().find(free) {
-                let style = (FONT, 12).into_font().color(&RGBColor(70, 70, 70));
+                let style = (FONT, 12).into_font().color(&RGBColor(20, 20, 20));
                 area.draw(&Text::new(text, (place.left, place.top), style))?;
                 taken.push(place);
             }
