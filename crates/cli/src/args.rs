@@ -88,12 +88,28 @@ impl ModelArgs {
     }
 }
 
-/// How a canvas is decoded.
+/// By which strategy and how a canvas is decoded.
 #[derive(Debug, Clone, Args)]
 pub struct DecodeArgs {
     /// Decoder, NAME[:key=value,…]; `demask strategies` lists them [default: demask, or entropy without a predictor]
     #[arg(long, short = 's', value_name = "STRATEGY")]
     pub strategy: Option<StrategySpec>,
+    #[command(flatten)]
+    canvas: CanvasArgs,
+}
+
+/// The flags besides the strategy read as if they stood here.
+impl std::ops::Deref for DecodeArgs {
+    type Target = CanvasArgs;
+
+    fn deref(&self) -> &CanvasArgs {
+        &self.canvas
+    }
+}
+
+/// How a canvas is decoded, whatever the strategy.
+#[derive(Debug, Clone, Args)]
+pub struct CanvasArgs {
     /// Length of the response canvas [default: the checkpoint's, else 128]
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: Option<u32>,
@@ -129,7 +145,7 @@ pub struct DecodeArgs {
     pub min_new_tokens: u32,
 }
 
-impl DecodeArgs {
+impl CanvasArgs {
     /// Token drawing: flags, then the checkpoint's generation_config.json.
     pub fn sampling(&self, defaults: &Sampling) -> Result<Sampling> {
         let sampling = Sampling {

@@ -13,7 +13,7 @@ use demask_model::{Backbone, SpecialIds, Transformer};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::args::{DecodeArgs, ModelArgs, hub_options};
+use crate::args::{CanvasArgs, DecodeArgs, ModelArgs, hub_options};
 use crate::embedded;
 
 /// File of the predictor inside a checkpoint folder.
@@ -114,7 +114,7 @@ impl Loaded {
     }
 
     /// An empty response behind a prompt.
-    pub fn canvas(&self, prompt: &[u32], args: &DecodeArgs) -> Result<Canvas> {
+    pub fn canvas(&self, prompt: &[u32], args: &CanvasArgs) -> Result<Canvas> {
         let length = args.max_new_tokens.map(|n| n as usize).or(self.defaults.max_new_tokens);
         let length = length.unwrap_or(DEFAULT_LENGTH);
         let spec = self.backbone.spec();
@@ -135,7 +135,7 @@ impl Loaded {
     }
 
     /// Decoding options from the flags.
-    pub fn options(&self, args: &DecodeArgs, prompt_length: usize) -> Result<Options> {
+    pub fn options(&self, args: &CanvasArgs, prompt_length: usize) -> Result<Options> {
         let ids = &self.ids;
         let mut suppressed = self.tokenizer.holes();
         suppressed.push(ids.mask);

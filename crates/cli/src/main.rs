@@ -16,8 +16,10 @@ mod benchmarks;
 mod command;
 mod decoding;
 mod embedded;
+mod evaluating;
 mod loaded;
 mod output;
+mod replay;
 mod view;
 
 use std::process::ExitCode;
@@ -46,6 +48,12 @@ enum Command {
     Train(command::train::Args),
     Validate(command::validate::Args),
     Problems(command::problems::Args),
+    Demo(command::demo::Args),
+    Trace(command::trace::Args),
+    Eval(command::eval::Args),
+    Lab(command::lab::Args),
+    Sweep(command::sweep::Args),
+    Table(command::table::Args),
     Pretrain(command::pretrain::Args),
     Quantize(command::quantize::Args),
     Synthesize(command::synthesize::Args),
@@ -84,6 +92,12 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Train(args) => command::train::run(&args),
         Command::Validate(args) => command::validate::run(&args),
         Command::Problems(args) => command::problems::run(&args),
+        Command::Demo(args) => command::demo::run(&args),
+        Command::Trace(args) => command::trace::run(&args),
+        Command::Eval(args) => command::eval::run(&args),
+        Command::Lab(args) => command::lab::run(&args),
+        Command::Sweep(args) => command::sweep::run(&args),
+        Command::Table(args) => command::table::run(&args),
         Command::Pretrain(args) => command::pretrain::run(args),
         Command::Quantize(args) => command::quantize::run(&args),
         Command::Synthesize(args) => command::synthesize::run(&args),

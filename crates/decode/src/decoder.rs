@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use demask_model::{Backbone, Pass, Query};
+use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::job::{Ask, Decided, Job};
@@ -64,17 +65,24 @@ impl<'a> Decoder<'a> {
         let mut passes = self.backbone.forward(&mut batch)?.into_iter();
         let seconds = start.elapsed().as_secs_f64();
         let rows: usize = asks.iter().map(|ask| ask.rows.len()).sum();
-        for (job, ask) in jobs.iter_mut().zip(&asks) {
-            let share = seconds * ask.rows.len() as f64 / rows as f64;
+        let side_by_side = jobs.len().min(rayon::current_num_threads()) as f64;
+        let work = jobs.iter_mut().zip(&asks).map(|(job, ask)| {
+            let share = Share { forward: seconds * ask.rows.len() as f64 / rows as f64, side_by_side };
             let pass = passes.next().unwrap_or_default();
             let guide = ask.unconditional.as_ref().and_then(|_| passes.next());
-            self.advance(job, ask, pass, guide, share)?;
-        }
-        Ok(())
+            (job, ask, pass, guide, share)
+        });
+        // Small canvases leave cores idle within their own products, so they are read and selected side by side.
+        let work: Vec<_> = work.collect();
+        let outcomes: Vec<Result<()>> = work
+            .into_par_iter()
+            .map(|(job, ask, pass, guide, share)| self.advance(job, ask, pass, guide, share))
+            .collect();
+        outcomes.into_iter().collect()
     }
 
     /// Phases 2 and 3 for one canvas.
-    fn advance(&self, job: &mut Job, ask: &Ask, pass: Pass, guide: Option<Pass>, forward: f64) -> Result<()> {
+    fn advance(&self, job: &mut Job, ask: &Ask, pass: Pass, guide: Option<Pass>, share: Share) -> Result<()> {
         let start = Instant::now();
         let step = job.totals.steps;
         let reader = Reader {
@@ -111,8 +119,22 @@ impl<'a> Decoder<'a> {
             rng: job.rng,
             probe: &probe,
         })?;
-        let seconds = Seconds { forward, marginals: read, select: start.elapsed().as_secs_f64() - read };
+        let select = start.elapsed().as_secs_f64() - read;
+        let seconds = Seconds {
+            forward: share.forward,
+            marginals: read / share.side_by_side,
+            select: select / share.side_by_side,
+        };
         let forwards = 1 + usize::from(guide.is_some()) + probe.asked();
         job.commit(Decided { ask, marginals: &marginals, selection, forwards, seconds })
     }
+}
+
+/// What one canvas bears of a batch's time.
+#[derive(Clone, Copy)]
+struct Share {
+    /// Seconds of the forward pass.
+    forward: f64,
+    /// Canvases that are read and selected at the same time.
+    side_by_side: f64,
 }

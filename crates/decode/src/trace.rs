@@ -129,6 +129,11 @@ impl<W: Write + Send> TraceWriter<W> {
         Ok(Self { out, dependency, failed: None })
     }
 
+    /// What it writes to.
+    pub fn written(&self) -> &W {
+        &self.out
+    }
+
     /// Flushes; reports the first error that occurred while writing.
     pub fn finish(mut self) -> std::io::Result<W> {
         self.out.flush()?;

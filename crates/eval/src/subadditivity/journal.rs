@@ -1,16 +1,12 @@
-//! What was measured, one JSON line per mask, appended as it comes.
-//!
-//! Invariant: after any interruption the file is a prefix of what the whole run writes; the line that
-//! was being written is cut off when the run goes on.
+//! What was measured, one JSON line per mask, in a [`crate::journal`].
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use crate::error::{Error, Result};
+use crate::journal;
 
 const FILE: &str = "records.jsonl";
 
@@ -53,93 +49,52 @@ struct Header {
     settings: Settings,
 }
 
-/// The records of a run, in the file and in memory.
-pub(super) struct Journal {
-    path: PathBuf,
-    file: File,
-    records: Vec<Record>,
-}
+/// The records of a run.
+pub(super) struct Journal(journal::Journal<Record>);
 
 impl Journal {
     /// Opens the folder's records, or begins them.
     pub(super) fn open(folder: &Path, settings: &Settings, backbone: &str) -> Result<Self> {
-        fs::create_dir_all(folder).map_err(Error::write(folder))?;
-        let path = folder.join(FILE);
         let header =
             Header { demask_sub_additivity: 1, backbone: backbone.into(), settings: settings.clone() };
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(cause) => return Err(Error::Read { path, cause }),
-        };
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let mut lines = text[..whole].lines();
-        let records = match lines.next() {
-            None => Vec::new(),
-            Some(first) => {
-                let other = |problem: String| Error::OtherRun { path: path.clone(), problem };
-                let found: Header =
-                    serde_json::from_str(first).map_err(|e| other(format!("its first line is {e}")))?;
-                if found != header {
-                    return Err(other(format!(
-                        "it has {}, this run has {}",
-                        describe(&found),
-                        describe(&header)
-                    )));
-                }
-                let parse = |(number, line)| {
-                    serde_json::from_str(line)
-                        .map_err(|e| other(format!("line {} is damaged ({e})", number + 2)))
-                };
-                lines.enumerate().map(parse).collect::<Result<Vec<_>>>()?
+        let same = |found: &Header| {
+            if *found == header {
+                return Ok(());
             }
+            Err(format!("it has {}, this run has {}", describe(found), describe(&header)))
         };
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(&path).map_err(Error::write(&path))?;
-        file.set_len(whole as u64).map_err(Error::write(&path))?;
-        if whole == 0 {
-            let line = serde_json::to_string(&header).map_err(|e| Error::write(&path)(e.into()))?;
-            writeln!(file, "{line}").map_err(Error::write(&path))?;
-        }
-        Ok(Self { path, file, records })
+        Ok(Self(journal::Journal::open(&folder.join(FILE), &header, same)?))
     }
 
     /// Number of records.
     pub(super) fn len(&self) -> usize {
-        self.records.len()
+        self.0.records().len()
     }
 
     /// All records.
     pub(super) fn records(&self) -> &[Record] {
-        &self.records
+        self.0.records()
     }
 
     /// Refuses to go on over other data.
     pub(super) fn check(&self, number: usize, id: &str, mask: u32) -> Result<()> {
-        let Record { id: found, mask: index, .. } = &self.records[number];
+        let Record { id: found, mask: index, .. } = &self.records()[number];
         if found == id && *index == mask {
             return Ok(());
         }
         let problem =
             format!("its record {number} is mask {index} of {found:?}, this data has mask {mask} of {id:?}");
-        Err(Error::OtherRun { path: self.path.clone(), problem })
+        Err(Error::OtherRun { path: self.0.path().to_path_buf(), problem })
     }
 
     /// Adds records.
     pub(super) fn append(&mut self, records: Vec<Record>) -> Result<()> {
-        let mut text = String::new();
-        for record in &records {
-            text.push_str(&serde_json::to_string(record).map_err(|e| Error::write(&self.path)(e.into()))?);
-            text.push('\n');
-        }
-        self.file.write_all(text.as_bytes()).map_err(Error::write(&self.path))?;
-        self.records.extend(records);
-        Ok(())
+        self.0.append(records)
     }
 
     /// Makes sure that everything is on the disk.
     pub(super) fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(Error::write(&self.path))
+        self.0.sync()
     }
 }
 

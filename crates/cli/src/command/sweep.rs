@@ -1,0 +1,106 @@
+//! `demask sweep`: a grid of configurations on validation problems; Figure 1, AUP and the chosen configurations.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use demask_decode::strategy::Cost;
+use demask_eval::error::Error;
+use demask_eval::grid::{Grid, LAB, PAPER};
+use demask_eval::runner::Shard;
+use demask_eval::sweep::{self, Problems, Report};
+
+use crate::evaluating::{Bar, EvalArgs, Evaluation, SplitArg, task_names};
+use crate::loaded::Loaded;
+
+/// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The grid: paper (60 of DEMASK, 45 of KLASS), lab, or a TOML file; may be given several times
+    #[arg(long, default_value = "paper", value_name = "NAME|FILE")]
+    grid: Vec<String>,
+    /// Only the strategies of these names
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Start with a quarter of the problems and drop the worse half of each strategy's configurations twice
+    #[arg(long)]
+    halving: bool,
+    /// Which held-out problems; a choice made on the test problems is no longer a fair report of them
+    #[arg(long, value_enum, default_value_t = SplitArg::Validation)]
+    split: SplitArg,
+    /// Where records, tables and the figure go; an interrupted run continues there
+    #[arg(long, short = 'o', value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    eval: EvalArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let grid = grid(args)?;
+    task_names(&args.eval.tasks)?;
+    let loaded = Loaded::open(&args.eval.model)?;
+    for configuration in &grid.configurations {
+        configuration.build(&loaded.context)?;
+    }
+    let evaluation = Evaluation::new(&args.eval, &loaded, args.split, Shard::default())?;
+    let mut records = evaluation.records(&args.out)?;
+    let problems = Problems { limit: evaluation.limit(), halving: args.halving };
+    let suites = |n: usize| evaluation.suites(n).map_err(|error| Error::Data(format!("{error:#}")));
+    let bar = Bar::new();
+    let outcome = sweep::run(
+        &evaluation.subject(),
+        &suites,
+        &grid,
+        &problems,
+        &evaluation.plan,
+        &mut records,
+        &mut |progress| bar.show(progress),
+    )?;
+    bar.finish();
+    let ControlFlow::Continue(complete) = outcome else { return Ok(()) };
+    let report = Report::new(records.samples(), &complete, &grid.baseline)?;
+    let title = format!(
+        "{} configurations on {} ({} problems each)",
+        report.points.len(),
+        report.summary.tasks.join(", "),
+        problems.limit
+    );
+    report.write(&args.out, "figure1", &title)?;
+    let mut out = std::io::stdout().lock();
+    write!(out, "{}", report.table().plain())?;
+    writeln!(out, "{}", sweep::RULE)?;
+    writeln!(out, "figure1.svg, chosen.md, summary.csv and the records are in {}", args.out.display())?;
+    Ok(())
+}
+
+fn grid(args: &Args) -> Result<Grid> {
+    let mut whole: Option<Grid> = None;
+    for name in &args.grid {
+        let text = match name.as_str() {
+            "paper" => PAPER.to_owned(),
+            "lab" => LAB.to_owned(),
+            path => std::fs::read_to_string(path).with_context(|| {
+                format!("cannot read the grid {path} (the built-in ones are paper and lab)")
+            })?,
+        };
+        let grid = Grid::parse(name, &text)?;
+        match &mut whole {
+            Some(whole) => whole.configurations.extend(grid.configurations),
+            None => whole = Some(grid),
+        }
+    }
+    let Some(mut whole) = whole else { usage!("no grid was named") };
+    for name in &args.only {
+        demask_decode::strategy::find(name)?;
+    }
+    if !args.only.is_empty() {
+        whole.configurations.retain(|c| args.only.iter().any(|name| name == c.name()));
+    }
+    let costly = whole.configurations.iter().filter(|c| c.entry().cost == Cost::ExtraForwards).count();
+    if costly > 0 {
+        eprintln!("{costly} configurations ask the model several times a step");
+    }
+    Ok(whole)
+}

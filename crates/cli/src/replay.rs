@@ -1,0 +1,257 @@
+//! Recorded decodings in the terminal: one or several canvases side by side, frame by frame, the newest tokens
+//! highlighted.
+//!
+//! A panel knows no model: it is made of a trace (its header and its records), so a decoding is replayed exactly as it
+//! went.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForegroundColor};
+use crossterm::terminal::{self, Clear, ClearType};
+use crossterm::{QueueableCommand, cursor};
+use demask_decode::StepRecord;
+use demask_decode::trace::Header;
+use demask_model::text::Tokenizer;
+
+/// What stands at a position of the response in one frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Place {
+    /// Not decided yet.
+    Masked,
+    /// A token, and whether this step wrote it.
+    Token(u32, bool),
+    /// Behind the end of the response.
+    Filled,
+}
+
+/// One recorded decoding.
+pub struct Panel {
+    /// First line.
+    pub title: String,
+    /// The response after each step.
+    frames: Vec<Vec<Place>>,
+    /// What to say of each step.
+    lines: Vec<String>,
+    eos: Vec<u32>,
+}
+
+impl Panel {
+    /// Replays the records of a trace.
+    pub fn new(title: String, header: &Header, records: &[StepRecord], eos: &[u32]) -> Self {
+        let (start, end) = header.response;
+        let given = |position: usize| match header.tokens[position] {
+            token if token == header.mask => Place::Masked,
+            token => Place::Token(token, false),
+        };
+        let mut places: Vec<Place> = (start..end).map(given).collect();
+        let (mut frames, mut lines, mut forwards) = (Vec::new(), Vec::new(), 0);
+        for record in records {
+            for place in &mut places {
+                if let Place::Token(token, _) = *place {
+                    *place = Place::Token(token, false);
+                }
+            }
+            let inside = |position: &usize| (start..end).contains(position);
+            for commit in record.commits.iter().filter(|c| inside(&c.position)) {
+                places[commit.position - start] = Place::Token(commit.token, true);
+            }
+            record.filled.iter().filter(|p| inside(p)).for_each(|p| places[p - start] = Place::Filled);
+            record.remasked.iter().filter(|p| inside(p)).for_each(|p| places[p - start] = Place::Masked);
+            forwards += record.forwards;
+            let budget = record.budget.map_or(String::new(), |b| format!(" · {:.3} of {}", b.used, b.limit));
+            let masked = places.iter().filter(|p| **p == Place::Masked).count();
+            lines.push(format!(
+                "step {} · +{} · {masked} masked · NFE {forwards}{budget}",
+                record.step + 1,
+                record.commits.len()
+            ));
+            frames.push(places.clone());
+        }
+        Self { title, frames, lines, eos: eos.to_vec() }
+    }
+
+    /// Every step as plain text, for where there is no terminal.
+    pub fn story(&self, tokenizer: &Tokenizer) -> String {
+        let mut story = format!("{}\n", self.title);
+        for (step, line) in self.lines.iter().enumerate() {
+            let page = self.page(step, tokenizer, usize::MAX);
+            let text = |pieces: &Vec<Piece>| pieces.iter().map(|p| p.text.as_str()).collect::<String>();
+            let body: Vec<String> = page[1..page.len() - 1].iter().map(text).collect();
+            story += &format!("{line}\n  {}\n", body.join("\n  "));
+        }
+        story
+    }
+
+    /// The last frame that has come at `step`.
+    fn at(&self, step: usize) -> Option<(&[Place], &str)> {
+        let step = step.min(self.frames.len().checked_sub(1)?);
+        Some((&self.frames[step], &self.lines[step]))
+    }
+
+    /// A frame as lines of coloured pieces, at most `width` columns wide.
+    fn page(&self, step: usize, tokenizer: &Tokenizer, width: usize) -> Vec<Vec<Piece>> {
+        let mut page = vec![vec![Piece::new(&self.title, Some(Color::Cyan), true, width)]];
+        let Some((places, line)) = self.at(step) else { return page };
+        let mut wrap = Wrap { lines: vec![Vec::new()], column: 0, width };
+        let mut previous = None;
+        for place in places {
+            match *place {
+                Place::Masked => {
+                    wrap.put("░", Some(Color::DarkGrey), false);
+                    previous = None;
+                }
+                Place::Filled => wrap.put("·", Some(Color::DarkGrey), false),
+                Place::Token(token, newest) if self.eos.contains(&token) => {
+                    wrap.put("·", Some(Color::DarkGrey), newest);
+                }
+                Place::Token(token, newest) => {
+                    wrap.put(&tokenizer.piece(previous, token), newest.then_some(Color::Green), newest);
+                    previous = Some(token);
+                }
+            }
+        }
+        page.extend(wrap.lines);
+        page.push(vec![Piece::new(line, Some(Color::Cyan), false, width)]);
+        page
+    }
+}
+
+/// Plays panels side by side on standard output, each frame after a pause.
+pub fn play(panels: &[Panel], tokenizer: &Tokenizer, pause: Duration) -> io::Result<()> {
+    let steps = panels.iter().map(|p| p.frames.len()).max().unwrap_or(0);
+    let mut out = io::stdout().lock();
+    let mut drawn = 0;
+    for step in 0..steps {
+        let columns = terminal::size().map_or(80, |(w, _)| w.max(40)) as usize;
+        let width = (columns - 3 * (panels.len() - 1)) / panels.len().max(1) - 1;
+        if drawn > 0 {
+            out.queue(cursor::MoveUp(drawn))?.queue(cursor::MoveToColumn(0))?;
+            out.queue(Clear(ClearType::FromCursorDown))?;
+        }
+        let pages: Vec<_> = panels.iter().map(|p| p.page(step, tokenizer, width)).collect();
+        let height = pages.iter().map(Vec::len).max().unwrap_or(0);
+        for row in 0..height {
+            for (number, page) in pages.iter().enumerate() {
+                let line = page.get(row).map_or(&[][..], Vec::as_slice);
+                draw(&mut out, line, if number + 1 < pages.len() { width } else { 0 })?;
+                if number + 1 < pages.len() {
+                    write!(out, " │ ")?;
+                }
+            }
+            write!(out, "\r\n")?;
+        }
+        drawn = height as u16;
+        out.flush()?;
+        std::thread::sleep(pause);
+    }
+    Ok(())
+}
+
+/// Writes a line and fills it up to `width`.
+fn draw(out: &mut impl Write, line: &[Piece], width: usize) -> io::Result<()> {
+    let mut used = 0;
+    for piece in line {
+        if let Some(color) = piece.color {
+            out.queue(SetForegroundColor(color))?;
+        }
+        if piece.bold {
+            out.queue(SetAttribute(Attribute::Bold))?;
+        }
+        write!(out, "{}", piece.text)?;
+        out.queue(ResetColor)?.queue(SetAttribute(Attribute::Reset))?;
+        used += piece.text.chars().count();
+    }
+    write!(out, "{}", " ".repeat(width.saturating_sub(used)))
+}
+
+/// Text of one look.
+struct Piece {
+    text: String,
+    color: Option<Color>,
+    bold: bool,
+}
+
+impl Piece {
+    fn new(text: &str, color: Option<Color>, bold: bool, width: usize) -> Self {
+        Self { text: text.chars().take(width).collect(), color, bold }
+    }
+}
+
+/// Breaks pieces into lines.
+struct Wrap {
+    lines: Vec<Vec<Piece>>,
+    column: usize,
+    width: usize,
+}
+
+impl Wrap {
+    fn put(&mut self, text: &str, color: Option<Color>, bold: bool) {
+        let mut piece = String::new();
+        for c in text.chars() {
+            if c == '\n' || self.column >= self.width {
+                self.push(std::mem::take(&mut piece), color, bold);
+                self.lines.push(Vec::new());
+                self.column = 0;
+            }
+            if !c.is_control() {
+                piece.push(c);
+                self.column += 1;
+            }
+        }
+        self.push(piece, color, bold);
+    }
+
+    fn push(&mut self, text: String, color: Option<Color>, bold: bool) {
+        if let (false, Some(line)) = (text.is_empty(), self.lines.last_mut()) {
+            line.push(Piece { text, color, bold });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use demask_decode::CacheSpec;
+    use demask_decode::trace::{Commit, Seconds};
+
+    use super::*;
+
+    fn record(step: usize, commits: &[(usize, u32)], filled: &[usize], remasked: &[usize]) -> StepRecord {
+        let commit =
+            |&(position, token): &(usize, u32)| Commit { position, token, confidence: 0.9, probability: 0.9 };
+        StepRecord {
+            step,
+            block: 0,
+            masked: 3,
+            commits: commits.iter().map(commit).collect(),
+            filled: filled.to_vec(),
+            remasked: remasked.to_vec(),
+            stop: None,
+            budget: None,
+            dependency: None,
+            forwards: 2,
+            computed_rows: 0,
+            rows: Vec::new(),
+            seconds: Seconds::default(),
+        }
+    }
+
+    #[test]
+    fn frames_follow_commits_fills_and_remasks() {
+        let header = Header {
+            demask_trace: 1,
+            strategy: "entropy".into(),
+            cache: CacheSpec::default(),
+            tokens: vec![5, 1, 1, 1],
+            response: (1, 4),
+            mask: 1,
+            seed: 0,
+        };
+        let records = [record(0, &[(1, 7), (2, 8)], &[], &[2]), record(1, &[(2, 9)], &[3], &[])];
+        let panel = Panel::new("t".into(), &header, &records, &[9]);
+        assert_eq!(panel.frames[0], [Place::Token(7, true), Place::Masked, Place::Masked]);
+        assert_eq!(panel.frames[1], [Place::Token(7, false), Place::Token(9, true), Place::Filled]);
+        assert!(panel.lines[1].contains("NFE 4") && panel.lines[0].contains("2 masked"));
+        assert_eq!(panel.at(99).unwrap().0, panel.frames[1]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Grids of configurations as TOML: the paper's (appendix C), the laboratory's, or a file of your own.
+//!
+//! ```toml
+//! baseline = "entropy"                # optional, the mark in the figure
+//! [[grid]]
+//! strategy = "demask"                 # any spelling, parameters may be fixed in it
+//! tau = [0.04, 0.1]                   # every other key: values to try, all combinations
+//! gamma = [0.9, 0.5]
+//! ```
+
+use demask_decode::StrategySpec;
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+
+/// Appendix C: 60 configurations of DEMASK and 45 of KLASS.
+pub const PAPER: &str = include_str!("grid/paper.toml");
+/// A few values of the main parameter of every strategy that has one.
+pub const LAB: &str = include_str!("grid/lab.toml");
+
+/// Configurations to try.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grid {
+    /// The mark to compare with.
+    pub baseline: StrategySpec,
+    /// All configurations in order, the baseline not among them unless a grid names it.
+    pub configurations: Vec<StrategySpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "one_token")]
+    baseline: String,
+    #[serde(default)]
+    grid: Vec<toml::Table>,
+}
+
+fn one_token() -> String {
+    "entropy".into()
+}
+
+impl Grid {
+    /// Parses TOML; `name` is what an error calls it.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        let wrong = |problem: String| Error::Data(format!("{name}: {problem}"));
+        let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
+        let spec = |text: &str| text.parse::<StrategySpec>().map_err(|e| wrong(e.to_string()));
+        let mut configurations = Vec::new();
+        for table in &file.grid {
+            let Some(strategy) = table.get("strategy").and_then(toml::Value::as_str) else {
+                return Err(wrong("a [[grid]] needs strategy = \"NAME\"".into()));
+            };
+            let mut specs = vec![spec(strategy)?];
+            // In the order the strategy lists its parameters, so that a configuration has one spelling.
+            let params = specs[0].entry().params;
+            let place = |key: &str| params.iter().position(|p| p.key == key);
+            let mut lists: Vec<_> = table.iter().filter(|(key, _)| *key != "strategy").collect();
+            lists.sort_by_key(|(key, _)| place(key));
+            for (key, values) in lists {
+                let Some(values) = values.as_array().filter(|v| !v.is_empty()) else {
+                    return Err(wrong(format!("{key} of {strategy} must be a list of values")));
+                };
+                let mut more = Vec::with_capacity(specs.len() * values.len());
+                for spec in &specs {
+                    for value in values {
+                        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                        more.push(spec.clone().with(key, value).map_err(|e| wrong(e.to_string()))?);
+                    }
+                }
+                specs = more;
+            }
+            configurations.extend(specs);
+        }
+        if configurations.is_empty() {
+            return Err(wrong("it has no [[grid]]".into()));
+        }
+        let mut unique: Vec<StrategySpec> = Vec::new();
+        for configuration in configurations {
+            if !unique.contains(&configuration) {
+                unique.push(configuration);
+            }
+        }
+        Ok(Self { baseline: spec(&file.baseline)?, configurations: unique })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_grids_have_the_papers_sizes() {
+        let paper = Grid::parse("paper", PAPER).unwrap();
+        let count = |name: &str| paper.configurations.iter().filter(|c| c.name() == name).count();
+        assert_eq!((count("demask"), count("klass"), paper.configurations.len()), (60, 45, 105));
+        assert!(paper.configurations.contains(&"demask:tau=0.04,gamma=0.9".parse().unwrap()));
+        assert!(paper.configurations.contains(&"klass:conf=0.9,kl=0.0003".parse().unwrap()));
+        assert!(Grid::parse("lab", LAB).unwrap().configurations.len() > 30);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, hint) in [
+            ("", "no [[grid]]"),
+            ("[[grid]]\ntau = [1]", "strategy"),
+            ("[[grid]]\nstrategy = \"demask\"\ntua = [1]", "tau"),
+            ("[[grid]]\nstrategy = \"demask\"\ntau = 1", "list"),
+            ("[[grid]]\nstrategy = \"demask\"\ngamma = [2.0]", "between 0 and 1"),
+        ] {
+            let error = Grid::parse("g.toml", text).unwrap_err().to_string();
+            assert!(error.contains(hint) && error.starts_with("g.toml"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Layouts of the paper's tables.
+
+use super::*;
+use crate::runner::Spent;
+
+fn sample(strategy: &str, task: &str, index: usize, correct: bool, wall: f64) -> Sample {
+    Sample {
+        strategy: strategy.parse().unwrap(),
+        task: task.into(),
+        version: 1,
+        index,
+        id: index.to_string(),
+        kind: None,
+        prompt: String::new(),
+        response: String::new(),
+        extracted: None,
+        correct,
+        strict: None,
+        prompt_tokens: 1,
+        canvas: 8,
+        tokens: 4,
+        steps: 4,
+        forwards: 4,
+        seconds: Spent { wall, ..Spent::default() },
+    }
+}
+
+fn samples() -> Vec<Sample> {
+    let mut all = Vec::new();
+    for (strategy, wall) in [("entropy", 2.0), ("entropy:k=2", 1.0), ("demask", 0.5)] {
+        for task in ["gsm8k", "mbpp"] {
+            all.extend(
+                (0..5).map(|i| sample(strategy, task, i, i < if strategy == "demask" { 4 } else { 3 }, wall)),
+            );
+        }
+    }
+    all
+}
+
+#[test]
+fn table_1_has_methods_tasks_speed_ups_and_an_average_without_the_tuned_task() {
+    let table = main_table(&samples(), None, &["gsm8k".into()], Speed::Time).unwrap();
+    assert_eq!(table.columns, ["Method", "gsm8k", "mbpp", "Avg"]);
+    let text: Vec<Vec<&str>> =
+        table.rows.iter().map(|r| r.iter().map(|c| c.text.as_str()).collect()).collect();
+    assert_eq!(text[0], ["Entropy (1 tok)", "60.0±24.5 (1.0×)", "60.0±24.5 (1.0×)", "60.0 (1.0×)"]);
+    assert_eq!(text[1][0], "Entropy (2 tok)");
+    assert_eq!(text[2], ["DEMASK", "80.0±20.0 (4.0×)", "80.0±20.0 (4.0×)", "80.0 (4.0×)"]);
+    assert!(table.rows[2][3].bold && !table.rows[0][3].bold);
+    assert!(table.caption.contains("Avg excludes gsm8k"));
+    assert!(main_table(&samples(), None, &["arc".into()], Speed::Time).is_err());
+    let forwards = main_table(&samples(), None, &[], Speed::Forwards).unwrap();
+    assert!(forwards.rows[2][1].text.ends_with("(1.0×)"));
+}
+
+#[test]
+fn table_2_wants_a_run_without_filling() {
+    let header: Header = serde_json::from_value(serde_json::json!({
+        "demask_eval": 1, "model": "m", "backbone": "b", "predictor": null, "split": "test",
+        "sampling": {"temperature": 0.0, "top_p": null, "top_k": null}, "eos": "none", "block_length": null, "cache": "none",
+        "guidance": 0.0, "eos_penalty": 0.0, "min_new_tokens": 0, "seed": 0
+    }))
+    .unwrap();
+    let table = eos_table(&header, &samples()).unwrap();
+    assert_eq!(table.rows.len(), 2);
+    assert_eq!(table.columns.len(), 1 + 3 * 3);
+    assert_eq!(table.rows[1][7].text, "80.0±20.0");
+    assert!(table.rows[1][7].bold);
+    let filled = Header { eos: EosPolicy::FillAfter, ..header };
+    assert!(eos_table(&filled, &samples()).unwrap_err().to_string().contains("--eos none"));
+}

@@ -1,0 +1,286 @@
+//! The one evaluation runner: strategies × suites on a backbone, one record per item.
+//!
+//! `eval`, `lab`, `sweep` and the scripts of the paper's tables are presets of it. Items are decoded in continuous
+//! batches: canvases of any lengths up to a budget of tokens, a finished one makes room for the next.
+//!
+//! Invariant: a record, its seconds apart, is a function of (seed, strategy, suite, item), whatever the batch, the
+//! shard or the interruptions; records of one cell (strategy × suite) are written in the order of its items.
+
+mod batch;
+mod record;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use demask_decode::strategy::Context;
+use demask_decode::{Options, StrategySpec};
+use demask_model::{Backbone, SpecialIds};
+
+use crate::error::{Error, Result};
+use crate::journal::{self, Journal};
+use crate::suite::{Suite, Text};
+use batch::Cell;
+
+pub use record::{Header, Sample, Spent, predictor_fingerprint};
+
+/// File of the records inside a run's folder.
+pub const RECORDS: &str = "records.jsonl";
+/// Folder of the traces inside a run's folder.
+pub const TRACES: &str = "traces";
+
+/// The model under evaluation.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The model.
+    pub backbone: &'a dyn Backbone,
+    /// How it reads and writes.
+    pub text: Text<'a>,
+    /// Its special ids, with every id that ends a response.
+    pub ids: &'a SpecialIds,
+    /// What strategies may use.
+    pub context: &'a Context,
+}
+
+/// One of `count` equal parts of the items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 0.
+    pub index: usize,
+    /// How many parts.
+    pub count: usize,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { index: 0, count: 1 }
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((index, count)) if index < count => Ok(Self { index, count }),
+            _ => Err(format!("{text:?} is not a shard; write i/n with i from 0 to n-1, for example 0/4")),
+        }
+    }
+}
+
+/// What is done besides the suites and strategies.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// How canvases are decoded; the stream and the prompt's length are added per item.
+    pub options: Options,
+    /// Tokens of all canvases in a batch together; one canvas is always decoded.
+    pub token_budget: usize,
+    /// Which items.
+    pub shard: Shard,
+    /// Also write a trace file per item, with dependency matrices.
+    pub traces: bool,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// The strategy at work.
+    pub strategy: &'a StrategySpec,
+    /// The suite at work.
+    pub suite: &'a str,
+    /// Records of this cell, earlier runs included.
+    pub done: usize,
+    /// Items of this cell.
+    pub items: usize,
+    /// Of `done`, how many are right.
+    pub right: usize,
+    /// Records of all cells.
+    pub total_done: usize,
+    /// Items of all cells.
+    pub total: usize,
+    /// The cell has just been finished.
+    pub finished: bool,
+}
+
+/// The records of a run's folder, open for more.
+pub struct Records {
+    folder: PathBuf,
+    journal: Journal<Sample>,
+    known: HashMap<(String, String, usize), usize>,
+}
+
+impl Records {
+    /// Opens or begins the records of a folder; those of another model or other settings are refused.
+    pub fn open(folder: &Path, header: &Header) -> Result<Self> {
+        let journal = Journal::open(&folder.join(RECORDS), header, |found| header.agrees(found))?;
+        let mut records = Self { folder: folder.to_path_buf(), journal, known: HashMap::new() };
+        (0..records.samples().len()).for_each(|number| records.note(number));
+        Ok(records)
+    }
+
+    /// Reads a folder's records without opening them for more.
+    pub fn read(folder: &Path) -> Result<(Header, Vec<Sample>)> {
+        journal::read(&folder.join(RECORDS))
+    }
+
+    /// All records.
+    pub fn samples(&self) -> &[Sample] {
+        self.journal.records()
+    }
+
+    /// The record of an item.
+    pub fn find(&self, strategy: &StrategySpec, suite: &str, index: usize) -> Option<&Sample> {
+        let number = self.known.get(&(strategy.to_string(), suite.to_owned(), index))?;
+        Some(&self.samples()[*number])
+    }
+
+    fn note(&mut self, number: usize) {
+        let sample = &self.journal.records()[number];
+        self.known.insert((sample.strategy.to_string(), sample.task.clone(), sample.index), number);
+    }
+
+    fn append(&mut self, samples: Vec<Sample>) -> Result<()> {
+        let first = self.samples().len();
+        self.journal.append(samples)?;
+        (first..self.samples().len()).for_each(|number| self.note(number));
+        Ok(())
+    }
+}
+
+/// Decodes and judges every item of every cell that has no record yet. `watch` may end the run early (then it returns
+/// `Break`); the same call goes on later.
+pub fn run(
+    subject: &Subject<'_>,
+    suites: &[Box<dyn Suite>],
+    strategies: &[StrategySpec],
+    plan: &Plan,
+    records: &mut Records,
+    watch: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>> {
+    let of_shard = |suite: &dyn Suite| {
+        (0..suite.len()).filter(|i| i % plan.shard.count == plan.shard.index).collect::<Vec<_>>()
+    };
+    let total = strategies.len() * suites.iter().map(|s| of_shard(s.as_ref()).len()).sum::<usize>();
+    let mut before = 0;
+    for strategy in strategies {
+        for suite in suites {
+            let items = of_shard(suite.as_ref());
+            let cell = Cell { subject, suite: suite.as_ref(), strategy, plan };
+            let mut tally = Tally::default();
+            let mut missing = Vec::new();
+            for &index in &items {
+                match records.find(strategy, suite.name(), index) {
+                    Some(sample) => tally.add(check(sample, suite.as_ref(), subject, records)?),
+                    None => missing.push(index),
+                }
+            }
+            let progress = |tally: Tally| Progress {
+                strategy,
+                suite: suite.name(),
+                done: tally.done,
+                items: items.len(),
+                right: tally.right,
+                total_done: before + tally.done,
+                total,
+                finished: tally.done == items.len(),
+            };
+            let resumed = missing.is_empty() && !items.is_empty();
+            if resumed && watch(progress(tally)).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let flow = cell.decode(&missing, records, &mut |sample| {
+                tally.add(sample);
+                watch(progress(tally))
+            })?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            before += items.len();
+        }
+    }
+    records.journal.sync()?;
+    Ok(ControlFlow::Continue(()))
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    done: usize,
+    right: usize,
+}
+
+impl Tally {
+    fn add(&mut self, sample: &Sample) {
+        self.done += 1;
+        self.right += usize::from(sample.correct);
+    }
+}
+
+/// Refuses to go on over other items.
+fn check<'a>(
+    sample: &'a Sample,
+    suite: &dyn Suite,
+    subject: &Subject<'_>,
+    records: &Records,
+) -> Result<&'a Sample> {
+    let item = suite.item(sample.index, &subject.text)?;
+    if sample.version == suite.version()
+        && sample.id == item.id
+        && sample.prompt == item.prompt
+        && sample.canvas == item.max_new_tokens
+    {
+        return Ok(sample);
+    }
+    let problem = format!(
+        "item {} of {} was another one, or was asked otherwise (version {} then, {} now; canvas {} then, {} now)",
+        sample.index,
+        suite.name(),
+        sample.version,
+        suite.version(),
+        sample.canvas,
+        item.max_new_tokens
+    );
+    Err(Error::OtherRun { path: records.folder.join(RECORDS), problem })
+}
+
+/// Puts the records of shards together, as one run writes them: strategies and suites in the order they were first
+/// met, items by number. Records that appear twice must agree.
+pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
+    let Some(first) = folders.first() else { return Err(Error::Nothing("no folder to merge".into())) };
+    let (header, mut samples) = Records::read(first)?;
+    for folder in &folders[1..] {
+        let (other, more) = Records::read(folder)?;
+        header.agrees(&other).map_err(|problem| Error::OtherRun { path: folder.join(RECORDS), problem })?;
+        samples.extend(more);
+    }
+    let mut order: HashMap<String, usize> = HashMap::new();
+    for sample in &samples {
+        for name in [sample.strategy.to_string(), format!("task {}", sample.task)] {
+            let next = order.len();
+            order.entry(name).or_insert(next);
+        }
+    }
+    samples.sort_by_key(|s| (order[&s.strategy.to_string()], order[&format!("task {}", s.task)], s.index));
+    let same = |a: &Sample, b: &Sample| {
+        (a.index, &a.task, &a.strategy, &a.response, a.version)
+            == (b.index, &b.task, &b.strategy, &b.response, b.version)
+    };
+    samples.dedup_by(|a, b| same(a, b));
+    let twice = samples
+        .windows(2)
+        .find(|w| (w[0].index, &w[0].task, &w[0].strategy) == (w[1].index, &w[1].task, &w[1].strategy));
+    if let Some([a, _]) = twice {
+        return Err(Error::Data(format!(
+            "item {} of {} with {} appears twice with different responses",
+            a.index, a.task, a.strategy
+        )));
+    }
+    let path = out.join(RECORDS);
+    if path.exists() {
+        return Err(Error::OtherRun { path, problem: "merging writes a new file".into() });
+    }
+    std::fs::create_dir_all(out).map_err(Error::write(out))?;
+    record::write_all(&path, &header, &samples)?;
+    Ok(samples.len())
+}

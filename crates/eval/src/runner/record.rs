@@ -1,0 +1,160 @@
+//! What is kept of one item: asked, answered, judged, and what it cost.
+
+use std::path::Path;
+
+use demask_decode::dependency::Predictor;
+use demask_decode::{CacheSpec, EosPolicy, Options, Sampling, StrategySpec};
+use demask_model::checkpoint::write::replace;
+use demask_model::{Backbone, Rows};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// First line of the records: what all of them have in common.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Format version.
+    pub demask_eval: u32,
+    /// The model as it was named; not compared.
+    pub model: String,
+    /// Fingerprint of its weights.
+    pub backbone: String,
+    /// Fingerprint of the dependency predictor.
+    pub predictor: Option<String>,
+    /// Which part of the data, as `test`.
+    pub split: String,
+    /// Token drawing.
+    pub sampling: Sampling,
+    /// What an end of sequence does.
+    pub eos: EosPolicy,
+    /// Length of blocks.
+    pub block_length: Option<usize>,
+    /// Keys and values kept between steps.
+    pub cache: CacheSpec,
+    /// Classifier-free guidance.
+    pub guidance: f32,
+    /// Subtracted from the logits of the end of sequence.
+    pub eos_penalty: f32,
+    /// No end of sequence among this many first tokens.
+    pub min_new_tokens: usize,
+    /// Seed of all randomness.
+    pub seed: u64,
+}
+
+impl Header {
+    /// The header of a run with these options.
+    pub fn new(
+        model: &str,
+        backbone: &dyn Backbone,
+        predictor: Option<&Predictor>,
+        split: &str,
+        options: &Options,
+    ) -> Self {
+        Self {
+            demask_eval: 1,
+            model: model.into(),
+            backbone: backbone.fingerprint(),
+            predictor: predictor.map(predictor_fingerprint),
+            split: split.into(),
+            sampling: options.sampling,
+            eos: options.eos,
+            block_length: options.block_length,
+            cache: options.cache.clone(),
+            guidance: options.guidance,
+            eos_penalty: options.suppression.eos_penalty,
+            min_new_tokens: options.suppression.no_eos_before,
+            seed: options.seed,
+        }
+    }
+
+    /// Says how another header differs in anything but the model's name.
+    pub(super) fn agrees(&self, other: &Self) -> std::result::Result<(), String> {
+        let other = Self { model: self.model.clone(), ..other.clone() };
+        if *self == other {
+            return Ok(());
+        }
+        let text = |header: &Self| serde_json::to_value(header).unwrap_or_default();
+        let (ours, theirs) = (text(self), text(&other));
+        let differing = ours.as_object().into_iter().flatten().filter(|(key, value)| theirs[*key] != **value);
+        let parts: Vec<String> =
+            differing.map(|(key, value)| format!("{key} {} there, {value} here", theirs[key])).collect();
+        Err(parts.join("; "))
+    }
+}
+
+/// Tells predictors apart by what they predict, to three digits, for a fixed input.
+pub fn predictor_fingerprint(predictor: &Predictor) -> String {
+    let width = predictor.width();
+    let wave = |i: usize| ((i * 2_654_435_761) % 1009) as f32 / 504.5 - 1.0;
+    let hidden = Rows { data: (0..6 * width).map(wave).collect(), width };
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for value in predictor.predict(&hidden).data() {
+        hash = (hash ^ (value * 1e3).round() as u64).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
+/// One item, answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The strategy.
+    pub strategy: StrategySpec,
+    /// The suite.
+    pub task: String,
+    /// The suite's version.
+    pub version: u32,
+    /// Number of the item in its suite.
+    pub index: usize,
+    /// Name of the item.
+    pub id: String,
+    /// Kind within the suite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The prompt as the model saw it.
+    pub prompt: String,
+    /// The response as it was judged.
+    pub response: String,
+    /// The answer found in it.
+    pub extracted: Option<String>,
+    /// Whether the answer is right.
+    pub correct: bool,
+    /// Whether the whole text is right, where that is more.
+    pub strict: Option<bool>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Length of the response canvas.
+    pub canvas: usize,
+    /// Tokens of the response before its end of sequence.
+    pub tokens: usize,
+    /// Steps of Algorithm 1.
+    pub steps: usize,
+    /// Forward passes, extra ones included (NFE).
+    pub forwards: usize,
+    /// What it took.
+    pub seconds: Spent,
+}
+
+/// Seconds an item took; in a batch, its share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// On the clock.
+    pub wall: f64,
+    /// Backbone.
+    pub forward: f64,
+    /// Head, statistics and proposals.
+    pub marginals: f64,
+    /// Dependency and selection.
+    pub select: f64,
+}
+
+/// Writes header and records as a whole file.
+pub(super) fn write_all(path: &Path, header: &Header, samples: &[Sample]) -> Result<()> {
+    replace(path, |out| {
+        writeln!(out, "{}", serde_json::to_string(header)?)?;
+        for sample in samples {
+            writeln!(out, "{}", serde_json::to_string(sample)?)?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

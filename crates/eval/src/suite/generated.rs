@@ -1,0 +1,85 @@
+//! Held-out problems of a generated task as a suite.
+
+use super::{Item, Suite, Text};
+use crate::error::Result;
+use crate::task::{self, Problem, Score, Split, Task, held_out};
+
+/// Problems of each held-out split that the length of the canvas is taken from.
+const MEASURED: usize = 256;
+/// The length is a multiple of this, as the lengths a model trains with are.
+const ROUND: usize = 8;
+
+/// The first problems of a split of a task.
+pub struct Generated {
+    task: Box<dyn Task>,
+    problems: Vec<Problem>,
+    length: usize,
+}
+
+impl Generated {
+    /// The first `n` problems of the split. The response canvas is as long as the longest of a fixed set of reference
+    /// answers, whatever `n` and split are, unless `length` says otherwise.
+    pub fn new(
+        task: Box<dyn Task>,
+        split: Split,
+        n: usize,
+        text: &Text<'_>,
+        length: Option<usize>,
+    ) -> Result<Self> {
+        let problems = held_out(task.as_ref(), split, n);
+        let length = length.map_or_else(|| longest(task.as_ref(), text), Ok)?;
+        Ok(Self { task, problems, length })
+    }
+
+    /// The problems.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Length of the response canvas.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+}
+
+/// Room for every answer of a fixed set and its end of sequence.
+fn longest(task: &dyn Task, text: &Text<'_>) -> Result<usize> {
+    let mut longest = 0;
+    for split in [Split::Validation, Split::Test] {
+        for problem in task::held_out(task, split, MEASURED) {
+            longest = longest.max(text.tokenizer.encode(&problem.response)?.len() + 1);
+        }
+    }
+    Ok(longest.next_multiple_of(ROUND))
+}
+
+impl Suite for Generated {
+    fn name(&self) -> &str {
+        self.task.name()
+    }
+
+    fn version(&self) -> u32 {
+        self.task.version()
+    }
+
+    fn len(&self) -> usize {
+        self.problems.len()
+    }
+
+    fn item(&self, index: usize, text: &Text<'_>) -> Result<Item> {
+        let problem = &self.problems[index];
+        let (prompt, tokens) = text.user(&problem.prompt)?;
+        Ok(Item {
+            id: index.to_string(),
+            kind: Some(problem.kind.clone()),
+            prompt,
+            tokens,
+            max_new_tokens: self.length,
+            until: Vec::new(),
+        })
+    }
+
+    fn score(&self, index: usize, response: &str) -> Result<Score> {
+        Ok(self.task.score(&self.problems[index], response))
+    }
+}

@@ -1,0 +1,225 @@
+//! A grid of configurations on validation problems: every one of them, or by successive halving; then the chosen
+//! configuration of each strategy by a stated rule.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use demask_decode::StrategySpec;
+use demask_model::checkpoint::write::replace;
+
+use crate::error::Result;
+use crate::frontier::{Point, aups, frontier, points, ranks};
+use crate::grid::Grid;
+use crate::plot;
+use crate::runner::{self, Plan, Progress, Records, Sample, Subject};
+use crate::suite::Suite;
+use crate::summary::Summary;
+use crate::table::{Table, Text};
+use crate::tradeoff::Tradeoff;
+
+/// How the configuration of a strategy is chosen.
+pub const RULE: &str = "Of each strategy, the configuration with the fewest forward passes whose accuracy is at most one \
+                        standard error below the best of that strategy, on these problems; of several, the more accurate.";
+
+/// Fewest problems of a round of halving.
+const SMALLEST_ROUND: usize = 16;
+
+/// Runs a grid; returns the configurations that were run on all problems, the baseline first, or `Break` if `watch`
+/// ended it. `suites` makes the suites with so many problems each.
+pub fn run(
+    subject: &Subject<'_>,
+    suites: &dyn Fn(usize) -> Result<Vec<Box<dyn Suite>>>,
+    grid: &Grid,
+    problems: &Problems,
+    plan: &Plan,
+    records: &mut Records,
+    watch: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<(), Vec<StrategySpec>>> {
+    let mut left: Vec<StrategySpec> = vec![grid.baseline.clone()];
+    left.extend(grid.configurations.iter().filter(|c| **c != grid.baseline).cloned());
+    let rounds = problems.rounds();
+    for (number, &n) in rounds.iter().enumerate() {
+        let suites = suites(n)?;
+        if runner::run(subject, &suites, &left, plan, records, watch)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if number + 1 < rounds.len() {
+            let of_round: Vec<Sample> = records
+                .samples()
+                .iter()
+                .filter(|s| s.index < n && left.contains(&s.strategy))
+                .cloned()
+                .collect();
+            let points = points(&Summary::new(&of_round, Some(&grid.baseline))?);
+            left = better_half(&points, &grid.baseline);
+        }
+    }
+    Ok(ControlFlow::Continue(left))
+}
+
+/// How many problems of each suite, and whether all configurations see all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Problems {
+    /// Problems of each suite.
+    pub limit: usize,
+    /// Start with a quarter of them and drop half of the configurations twice.
+    pub halving: bool,
+}
+
+impl Problems {
+    fn rounds(self) -> Vec<usize> {
+        let mut rounds = vec![self.limit];
+        while self.halving && rounds.len() < 3 && rounds[0] / 2 >= SMALLEST_ROUND {
+            rounds.insert(0, rounds[0] / 2);
+        }
+        rounds
+    }
+}
+
+/// The baseline and, of each strategy, the half nearest to its frontier.
+fn better_half(points: &[Point], baseline: &StrategySpec) -> Vec<StrategySpec> {
+    let mut kept = vec![baseline.clone()];
+    let mut names: Vec<&str> = points.iter().map(|p| p.strategy.name()).collect();
+    names.dedup();
+    for (number, name) in names.iter().enumerate() {
+        if names[..number].contains(name) {
+            continue;
+        }
+        let own: Vec<Point> = points
+            .iter()
+            .filter(|p| p.strategy.name() == *name && p.strategy != *baseline)
+            .cloned()
+            .collect();
+        let ranks = ranks(&own);
+        let mut order: Vec<usize> = (0..own.len()).collect();
+        order.sort_by(|&a, &b| {
+            let accuracy = own[b].accuracy.value.total_cmp(&own[a].accuracy.value);
+            ranks[a].cmp(&ranks[b]).then(accuracy).then(a.cmp(&b))
+        });
+        order.truncate(own.len().div_ceil(2));
+        order.sort_unstable();
+        kept.extend(order.into_iter().map(|i| own[i].strategy.clone()));
+    }
+    kept
+}
+
+/// The chosen configuration of every strategy, by [`RULE`].
+pub fn choose(points: &[Point]) -> Vec<&Point> {
+    let mut chosen: Vec<&Point> = Vec::new();
+    for point in points {
+        let name = point.strategy.name();
+        if chosen.iter().any(|c| c.strategy.name() == name) {
+            continue;
+        }
+        let own: Vec<&Point> = points.iter().filter(|p| p.strategy.name() == name).collect();
+        let best = own.iter().max_by(|a, b| a.accuracy.value.total_cmp(&b.accuracy.value));
+        let floor = best.map_or(0.0, |b| b.accuracy.value - b.accuracy.error);
+        let good = own.into_iter().filter(|p| p.accuracy.value >= floor);
+        chosen.extend(good.min_by(|a, b| {
+            a.forwards.total_cmp(&b.forwards).then(b.accuracy.value.total_cmp(&a.accuracy.value))
+        }));
+    }
+    chosen
+}
+
+/// What a sweep found.
+pub struct Report {
+    /// Every configuration that saw all problems.
+    pub points: Vec<Point>,
+    /// The sums behind them.
+    pub summary: Summary,
+}
+
+impl Report {
+    /// Of the configurations that saw all problems.
+    pub fn new(samples: &[Sample], complete: &[StrategySpec], baseline: &StrategySpec) -> Result<Self> {
+        let whole: Vec<Sample> = samples.iter().filter(|s| complete.contains(&s.strategy)).cloned().collect();
+        let summary = Summary::new(&whole, Some(baseline).filter(|b| complete.contains(b)))?;
+        Ok(Self { points: points(&summary), summary })
+    }
+
+    /// The chosen configurations and the AUP of every strategy.
+    pub fn table(&self) -> Table {
+        let mut table =
+            Table::new(RULE, ["strategy", "chosen", "accuracy %", "NFE", "NFE ×", "on frontier", "AUP"]);
+        let front: Vec<&Point> = frontier(&self.points.iter().collect::<Vec<_>>());
+        for (name, aup) in aups(&self.points) {
+            let chosen = choose(&self.points);
+            let Some(point) = chosen.iter().find(|p| p.strategy.name() == name) else { continue };
+            let fewer = self.summary.mean(&point.strategy).and_then(|l| self.summary.fewer_forwards(l));
+            let own = front.iter().filter(|p| p.strategy.name() == name).count();
+            let row: [Text; 7] = [
+                name.into(),
+                point.strategy.to_string().into(),
+                point.accuracy.percent().into(),
+                format!("{:.1}", point.forwards).into(),
+                fewer.map_or("–".into(), |x| format!("{x:.2}")).into(),
+                own.to_string().into(),
+                format!("{aup:.1}").into(),
+            ];
+            table.rows.push(row.into());
+        }
+        table
+    }
+
+    /// Writes `summary.json`, `summary.csv`, `chosen.{md,csv,tex}`, `chosen.txt` (one spelling a line) and
+    /// `NAME.{svg,png}`.
+    pub fn write(&self, folder: &Path, name: &str, title: &str) -> Result<()> {
+        self.summary.write(folder)?;
+        self.table().write(&folder.join("chosen"))?;
+        let mut lines = String::new();
+        choose(&self.points).iter().for_each(|p| _ = writeln!(lines, "{}", p.strategy));
+        replace(&folder.join("chosen.txt"), |out| out.write_all(lines.as_bytes()))?;
+        let several = |p: &&Point| {
+            self.points.iter().filter(|other| other.strategy.name() == p.strategy.name()).count() > 1
+        };
+        let chosen = choose(&self.points).into_iter().filter(several).collect();
+        plot::write(&folder.join(name), &Tradeoff { title: title.into(), points: &self.points, chosen })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Share;
+
+    fn point(spelling: &str, forwards: f64, accuracy: f64) -> Point {
+        let strategy = spelling.parse().unwrap();
+        Point {
+            strategy,
+            forwards,
+            accuracy: Share { value: accuracy, error: 0.02 },
+            tokens_per_forward: 1.0,
+        }
+    }
+
+    #[test]
+    fn the_rule_takes_the_fastest_within_one_standard_error_of_the_best() {
+        let points = [
+            point("demask:tau=0.01", 20.0, 0.90),
+            point("demask:tau=0.1", 10.0, 0.885),
+            point("demask:tau=0.5", 5.0, 0.87),
+            point("threshold", 12.0, 0.5),
+        ];
+        let chosen = choose(&points);
+        assert_eq!(chosen.iter().map(|p| p.forwards).collect::<Vec<_>>(), [10.0, 12.0]);
+    }
+
+    #[test]
+    fn halving_keeps_the_baseline_and_the_better_half_of_each_strategy() {
+        let points = [
+            point("entropy", 30.0, 0.9),
+            point("demask:tau=0.01", 20.0, 0.9),
+            point("demask:tau=0.02", 21.0, 0.8),
+            point("demask:tau=0.1", 10.0, 0.85),
+            point("klass:conf=0.9", 12.0, 0.5),
+        ];
+        let kept = better_half(&points, &"entropy".parse().unwrap());
+        let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+        assert_eq!(kept, ["entropy", "demask:tau=0.01", "demask:tau=0.1", "klass:conf=0.9"]);
+        assert_eq!(Problems { limit: 100, halving: true }.rounds(), [25, 50, 100]);
+        assert_eq!(Problems { limit: 40, halving: true }.rounds(), [20, 40]);
+        assert_eq!(Problems { limit: 100, halving: false }.rounds(), [100]);
+    }
+}

@@ -1,0 +1,172 @@
+//! The runner on the committed fixture: a record depends on its item alone.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use demask_decode::dependency::Predictor;
+use demask_decode::strategy::Context;
+use demask_decode::{Options, Sampling, StrategySpec};
+use demask_eval::error::Result;
+use demask_eval::runner::{
+    Header, Plan, Progress, Records, Sample, Shard, Spent, Subject, TRACES, merge, run,
+};
+use demask_eval::suite::{Item, Suite, Text};
+use demask_eval::task::Score;
+use demask_model::text::Tokenizer;
+use demask_model::{Backbone, LoadOptions, Transformer};
+use tempfile::TempDir;
+
+fn fixture() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/dream-toy")
+}
+
+/// Sums of the fixture's language, of different lengths.
+struct Sums(usize);
+
+impl Suite for Sums {
+    fn name(&self) -> &str {
+        "sums"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn item(&self, index: usize, text: &Text<'_>) -> Result<Item> {
+        let more = if index.is_multiple_of(2) { "" } else { " eva finds 3 more ." };
+        let prompt = format!(
+            "eva has {} shells . eva finds {} more .{more} how many shells does eva have now ? <sep>",
+            index + 3,
+            2 * index + 1
+        );
+        let tokens = text.tokenizer.encode(&prompt)?;
+        let max_new_tokens = 20 + 4 * (index % 3);
+        Ok(Item {
+            id: format!("s{index}"),
+            kind: None,
+            prompt,
+            tokens,
+            max_new_tokens,
+            until: vec![" so".into()],
+        })
+    }
+
+    fn score(&self, index: usize, response: &str) -> Result<Score> {
+        let sum = (3 * index + 4).to_string();
+        Ok(Score { correct: response.contains(&sum), strict: None, extracted: Some(response.to_owned()) })
+    }
+}
+
+struct Model {
+    backbone: Transformer,
+    tokenizer: Tokenizer,
+    context: Context,
+}
+
+impl Model {
+    fn open() -> Self {
+        let backbone = Transformer::load(&fixture(), &LoadOptions::default()).unwrap();
+        let tokenizer = Tokenizer::open(fixture(), backbone.spec().vocab).unwrap();
+        let predictor = Predictor::load(&fixture().join("predictor_row_i_minus_1.safetensors")).unwrap().0;
+        Self { backbone, tokenizer, context: Context { predictor: Some(Arc::new(predictor)) } }
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            backbone: &self.backbone,
+            text: Text { tokenizer: &self.tokenizer, chat: None },
+            ids: &self.backbone.spec().ids,
+            context: &self.context,
+        }
+    }
+
+    fn header(&self, plan: &Plan) -> Header {
+        Header::new("toy", &self.backbone, self.context.predictor.as_deref(), "test", &plan.options)
+    }
+
+    /// Runs into `folder`, at most `limit` records.
+    fn run(&self, folder: &Path, plan: &Plan, limit: usize) -> Result<Vec<Sample>> {
+        let strategies: Vec<StrategySpec> =
+            ["demask:tau=0.3,gamma=0.5", "random:k=4"].iter().map(|s| s.parse().unwrap()).collect();
+        let suites: Vec<Box<dyn Suite>> = vec![Box::new(Sums(7))];
+        let mut records = Records::open(folder, &self.header(plan))?;
+        let mut watch = |progress: Progress<'_>| {
+            assert!(progress.done <= progress.items && progress.right <= progress.done);
+            if progress.total_done >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let _ = run(&self.subject(), &suites, &strategies, plan, &mut records, &mut watch)?;
+        Ok(records.samples().iter().map(|s| Sample { seconds: Spent::default(), ..s.clone() }).collect())
+    }
+}
+
+fn plan(token_budget: usize) -> Plan {
+    let sampling = Sampling { temperature: 0.9, top_p: Some(0.95), top_k: None };
+    let options = Options { sampling, seed: 11, ..Options::default() };
+    Plan { options, token_budget, shard: Shard::default(), traces: false }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn a_record_depends_neither_on_the_batch_nor_on_an_interruption() {
+    let model = Model::open();
+    let alone = model.run(folder().path(), &plan(1), usize::MAX).unwrap();
+    assert_eq!(alone.len(), 14);
+    assert!(
+        alone.iter().all(|s| s.forwards > 0 && s.seconds == Spent::default() && !s.response.contains(" so"))
+    );
+    for budget in [150, 100_000] {
+        assert_eq!(model.run(folder().path(), &plan(budget), usize::MAX).unwrap(), alone, "budget {budget}");
+    }
+    let broken = folder();
+    for limit in [3, 9] {
+        assert_eq!(model.run(broken.path(), &plan(150), limit).unwrap().len(), limit);
+    }
+    assert_eq!(model.run(broken.path(), &plan(150), usize::MAX).unwrap(), alone);
+}
+
+#[test]
+fn shards_merge_to_the_whole_run() {
+    let model = Model::open();
+    let whole = model.run(folder().path(), &plan(500), usize::MAX).unwrap();
+    let (shards, out) = ([folder(), folder(), folder()], folder());
+    for (index, shard) in shards.iter().enumerate() {
+        let plan = Plan { shard: format!("{index}/3").parse().unwrap(), ..plan(500) };
+        model.run(shard.path(), &plan, usize::MAX).unwrap();
+    }
+    let paths: Vec<PathBuf> = shards.iter().map(|s| s.path().to_path_buf()).collect();
+    assert_eq!(merge(&paths, out.path()).unwrap(), 14);
+    let merged = Records::read(out.path()).unwrap().1;
+    let merged: Vec<Sample> = merged.into_iter().map(|s| Sample { seconds: Spent::default(), ..s }).collect();
+    assert_eq!(merged, whole);
+    assert!(merge(&paths, out.path()).is_err(), "an existing file is not overwritten");
+    assert!("3/3".parse::<Shard>().is_err() && "1".parse::<Shard>().is_err());
+}
+
+#[test]
+fn records_of_other_settings_are_refused_with_what_differs() {
+    let (model, folder) = (Model::open(), folder());
+    model.run(folder.path(), &plan(500), 2).unwrap();
+    let mut other = plan(500);
+    other.options.seed = 12;
+    let error = model.run(folder.path(), &other, 2).unwrap_err().to_string();
+    assert!(error.contains("seed 11 there, 12 here"), "{error}");
+}
+
+#[test]
+fn a_trace_is_kept_on_request() {
+    let (model, folder) = (Model::open(), folder());
+    let samples = model.run(folder.path(), &Plan { traces: true, ..plan(500) }, usize::MAX).unwrap();
+    let path = folder.path().join(TRACES).join("demask-tau0.3-gamma0.5").join("sums-2.jsonl");
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines.len() - 1, samples[2].steps);
+    assert!(lines[1]["dependency"]["values"].is_array());
+}
