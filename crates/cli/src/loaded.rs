@@ -13,13 +13,11 @@ use demask_model::{Backbone, SpecialIds, Transformer};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::args::{DecodeArgs, ModelArgs, hub_options};
+use crate::args::{DecodeArgs, HoldEos, ModelArgs, hub_options};
 
 /// File of the predictor inside a checkpoint folder.
 pub const PREDICTOR: &str = "predictor.safetensors";
 const DEFAULT_LENGTH: usize = 128;
-/// What chat templates of this field put after a turn; it ends a response as EOS does.
-const END_OF_TURN: &[&str] = &["<|im_end|>", "<|eot_id|>"];
 
 /// Everything a command needs of a model.
 pub struct Loaded {
@@ -53,16 +51,15 @@ impl Loaded {
     pub fn open(args: &ModelArgs) -> Result<Self> {
         let options = args.load_options()?;
         let folder = folder(args)?;
-        let backbone = Transformer::load(&folder, &options)?;
+        let mut backbone = Transformer::load(&folder, &options)?;
         let tokenizer = Tokenizer::open(&folder, backbone.spec().vocab)?;
         let chat = ChatTemplate::open(&folder)?;
         let predictor = predictor(args, &folder, &backbone)?;
         let defaults = Defaults::read(&folder)?;
-        let mut ids = backbone.spec().ids.clone();
         if chat.is_some() {
-            let turns = END_OF_TURN.iter().filter_map(|token| tokenizer.id(token));
-            ids.eos.extend(turns.filter(|id| !backbone.spec().ids.eos.contains(id)).collect::<Vec<_>>());
+            backbone.add_eos(&tokenizer.ends_of_turn());
         }
+        let ids = backbone.spec().ids.clone();
         Ok(Self { folder, backbone, tokenizer, chat, ids, context: Context { predictor }, defaults })
     }
 
@@ -116,6 +113,12 @@ impl Loaded {
         let ids = &self.ids;
         let mut suppressed = self.tokenizer.holes();
         suppressed.push(ids.mask);
+        let mut deferred = Vec::new();
+        match args.hold_eos {
+            HoldEos::Never => {}
+            HoldEos::Logits => suppressed.extend(ids.eos.first()),
+            HoldEos::Confidence => deferred.clone_from(&ids.eos),
+        }
         Ok(Options {
             sampling: args.sampling(&self.defaults.sampling)?,
             eos: args.eos,
@@ -133,6 +136,7 @@ impl Loaded {
                 } else {
                     Vec::new()
                 },
+                deferred,
             },
         })
     }
@@ -187,6 +191,7 @@ impl Defaults {
             temperature: number("temperature").unwrap_or(0.0),
             top_p: number("top_p"),
             top_k: count("top_k").filter(|&k| k > 0),
+            ..Sampling::default()
         };
         sampling.check()?;
         Ok(Self { sampling, max_new_tokens: count("max_new_tokens").filter(|&n| n > 0) })

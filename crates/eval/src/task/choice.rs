@@ -13,8 +13,7 @@ const KINDS: [&str; 4] = ["choice/sum", "choice/difference", "choice/next", "cho
 /// How the fact is opened.
 const LEADS: [&str; 3] = ["Here", "We see that", "Note that"];
 /// How the letter is concluded.
-const ENDINGS: [&str; 3] =
-    [". So the answer is {x}.", ", so the answer is {x}.", ", and the answer is {x}."];
+const ENDINGS: [&str; 3] = [". So the answer is {x}.", ", so the answer is {x}.", ", and the answer is {x}."];
 /// What is known of the world.
 const CATEGORIES: [(&str, [&str; 8]); 7] = [
     ("fruit", ["apple", "pear", "plum", "fig", "lime", "grape", "peach", "mango"]),
