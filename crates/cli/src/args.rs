@@ -2,9 +2,11 @@
 //! either.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
+use demask_decode::sampler::Draw;
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_model::checkpoint::Dtype;
 use demask_model::checkpoint::source::HubOptions;
@@ -114,14 +116,17 @@ pub struct CanvasArgs {
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: Option<u32>,
     /// 0 takes the most probable tokens [default: the checkpoint's, else 0]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f32>,
     /// Keep the smallest set of tokens with this much probability
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f32>,
     /// Keep this many tokens
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
+    /// How tokens are drawn above temperature 0: categorical (Dream) or gumbel (LLaDA: noise in f64, no filters)
+    #[arg(long, default_value = "categorical", value_name = "HOW")]
+    pub sampler: Draw,
     /// Seed of all randomness
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub seed: u64,
@@ -135,23 +140,43 @@ pub struct CanvasArgs {
     #[arg(long, default_value = "none", value_name = "CACHE")]
     pub cache: CacheSpec,
     /// Classifier-free guidance; each step then costs two passes
-    #[arg(long, default_value_t = 0.0, value_name = "SCALE")]
+    #[arg(long, default_value_t = 0.0, value_name = "SCALE", allow_negative_numbers = true)]
     pub cfg: f32,
     /// Subtract this from the logits of end-of-sequence tokens
-    #[arg(long, default_value_t = 0.0, value_name = "X")]
+    #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
     pub eos_penalty: f32,
+    /// Hold back the end of the response, as LLaDA does
+    #[arg(long, value_enum, default_value_t = HoldEos::Never, value_name = "WHERE")]
+    pub hold_eos: HoldEos,
     /// No end-of-sequence among the first N tokens of the response
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub min_new_tokens: u32,
 }
 
+/// Where end-of-sequence tokens are held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HoldEos {
+    /// Nowhere
+    Never,
+    /// In the logits: the config's end-of-sequence cannot be written, only the chat template's end of turn
+    Logits,
+    /// In the confidence: positions that would end the response are unmasked last
+    Confidence,
+}
+
 impl CanvasArgs {
     /// Token drawing: flags, then the checkpoint's generation_config.json.
     pub fn sampling(&self, defaults: &Sampling) -> Result<Sampling> {
+        // Gumbel noise knows no filters: only ones that were asked for are an error.
+        let defaults = match self.sampler {
+            Draw::Categorical => *defaults,
+            Draw::Gumbel => Sampling { temperature: defaults.temperature, ..Sampling::default() },
+        };
         let sampling = Sampling {
             temperature: self.temperature.unwrap_or(defaults.temperature),
             top_p: self.top_p.or(defaults.top_p),
             top_k: self.top_k.or(defaults.top_k),
+            draw: self.sampler,
         };
         sampling.check()?;
         Ok(sampling)
@@ -168,5 +193,7 @@ pub fn hub_options() -> HubOptions {
     });
     let offline = var("HF_HUB_OFFLINE")
         .is_some_and(|v| !["0", "false", "no", "off"].contains(&v.to_lowercase().as_str()));
-    HubOptions { home, endpoint: var("HF_ENDPOINT"), token: var("HF_TOKEN"), offline }
+    let patience = var("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|v| v.parse().ok()).filter(|&s: &u64| s > 0);
+    let patience = patience.map_or(HubOptions::PATIENCE, Duration::from_secs);
+    HubOptions { home, endpoint: var("HF_ENDPOINT"), token: var("HF_TOKEN"), offline, patience }
 }

@@ -13,14 +13,12 @@ use demask_model::{Backbone, SpecialIds, Transformer};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::args::{CanvasArgs, DecodeArgs, ModelArgs, hub_options};
+use crate::args::{CanvasArgs, DecodeArgs, HoldEos, ModelArgs, hub_options};
 use crate::embedded;
 
 /// File of the predictor inside a checkpoint folder.
 pub const PREDICTOR: &str = "predictor.safetensors";
 const DEFAULT_LENGTH: usize = 128;
-/// What chat templates of this field put after a turn; it ends a response as EOS does.
-const END_OF_TURN: &[&str] = &["<|im_end|>", "<|eot_id|>"];
 
 /// Everything a command needs of a model.
 pub struct Loaded {
@@ -70,17 +68,16 @@ impl Loaded {
     /// Puts the parts together.
     pub(crate) fn assemble(
         folder: PathBuf,
-        backbone: Transformer,
+        mut backbone: Transformer,
         tokenizer: Tokenizer,
         chat: Option<ChatTemplate>,
         predictor: Option<Arc<Predictor>>,
         defaults: Defaults,
     ) -> Self {
-        let mut ids = backbone.spec().ids.clone();
         if chat.is_some() {
-            let turns = END_OF_TURN.iter().filter_map(|token| tokenizer.id(token));
-            ids.eos.extend(turns.filter(|id| !backbone.spec().ids.eos.contains(id)).collect::<Vec<_>>());
+            backbone.add_eos(&tokenizer.ends_of_turn());
         }
+        let ids = backbone.spec().ids.clone();
         Self { folder, backbone, tokenizer, chat, ids, context: Context { predictor }, defaults }
     }
 
@@ -139,6 +136,12 @@ impl Loaded {
         let ids = &self.ids;
         let mut suppressed = self.tokenizer.holes();
         suppressed.push(ids.mask);
+        let mut deferred = Vec::new();
+        match args.hold_eos {
+            HoldEos::Never => {}
+            HoldEos::Logits => suppressed.extend(ids.eos.first()),
+            HoldEos::Confidence => deferred.clone_from(&ids.eos),
+        }
         Ok(Options {
             sampling: args.sampling(&self.defaults.sampling)?,
             eos: args.eos,
@@ -156,6 +159,7 @@ impl Loaded {
                 } else {
                     Vec::new()
                 },
+                deferred,
             },
         })
     }
@@ -210,6 +214,7 @@ impl Defaults {
             temperature: number("temperature").unwrap_or(0.0),
             top_p: number("top_p"),
             top_k: count("top_k").filter(|&k| k > 0),
+            ..Sampling::default()
         };
         sampling.check()?;
         let strategy = value.get("strategy").and_then(Value::as_str).map(str::parse).transpose()?;

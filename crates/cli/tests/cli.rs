@@ -89,6 +89,20 @@ fn one_seed_one_answer() {
 }
 
 #[test]
+fn the_end_can_be_held_back() {
+    let ask = |hold: &str| {
+        let run = demask(&["generate", "-m", &fixture(), "-n", "24", "--hold-eos", hold, "--json", PROMPT]);
+        assert_eq!(run.code, 0, "{}", run.err);
+        let object: Value = serde_json::from_str(&run.out).unwrap();
+        (object["canvas"].as_array().unwrap().contains(&2.into()), object["steps"].as_u64().unwrap())
+    };
+    let (never, logits, confidence) = (ask("never"), ask("logits"), ask("confidence"));
+    assert!(never.0 && !logits.0, "the toy ends its answers unless it cannot");
+    assert_eq!(logits.1, 24);
+    assert!(confidence.0 && confidence.1 > never.1, "ends come last: {confidence:?} against {never:?}");
+}
+
+#[test]
 fn infill_changes_only_the_gap() {
     let text = PROMPT.replace("finds 19 more", "finds [MASK:2] more");
     let run = demask(&["infill", "--model", &fixture(), &text]);
@@ -207,6 +221,17 @@ fn mistakes_in_the_call_are_usage_errors() {
         (&["generate", "-m", &model, "-n", "600", PROMPT], "context of 512"),
         (&["generate", "-m", &model, "  "], "prompt is empty"),
         (&["infill", "-m", &model, "no gap here"], "[MASK]"),
+        (&["infill", "-m", &model, "eva has [MASK:600] shells"], "context of 512"),
+        (&["infill", "-m", &model, "[MASK] has shells"], "begins with a gap"),
+        (&["generate", "-m", &model, "--cfg", "-1", PROMPT], "cfg = -1: must be 0 or more"),
+        (&["generate", "-m", &model, "--eos-penalty", "nan", PROMPT], "eos-penalty"),
+        (&["generate", "-m", &model, "--sampler", "dice", PROMPT], "categorical or gumbel"),
+        (
+            &["generate", "-m", &model, "--sampler", "gumbel", "--top-k", "5", PROMPT],
+            "leave out top-p and top-k",
+        ),
+        (&["generate", "-m", &model, "--hold-eos", "always", PROMPT], "never, logits, confidence"),
+        (&["generate", "-m", &model, "-s", "klass:bar=over", PROMPT], "at-least, above"),
         (&["generate", "-m", &model, "--wrong", PROMPT], "--wrong"),
         (&["strategies", "foo"], "there is no strategy"),
         (&["generate", "--model", "x", "--cache", "duel", "hello"], "did you mean dual"),

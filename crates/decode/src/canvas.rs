@@ -60,8 +60,8 @@ pub enum Cell {
     },
     /// Set to EOS because of an EOS before it.
     Filled,
-    /// Still a mask when the schedule of its block was over; only a model that predicts the mask
-    /// itself, unsuppressed, gets there (LLaDA's own loop ends so).
+    /// Still a mask when the last schedule was over; only a model that predicts the mask itself,
+    /// unsuppressed, gets there (LLaDA's own loop ends so).
     Abandoned,
 }
 

@@ -62,6 +62,8 @@ pub struct Job {
     observer: Box<dyn Observer>,
     stopped: bool,
     step_limit: usize,
+    /// Blocks whose schedule is over, whether or not they still hold masks.
+    passed: usize,
 }
 
 impl Job {
@@ -79,6 +81,13 @@ impl Job {
                 what: "cfg".into(),
                 value: options.guidance.to_string(),
                 why: "must be 0 or more".into(),
+            });
+        }
+        if options.suppression.eos_penalty.is_nan() {
+            return Err(Error::BadValue {
+                what: "eos-penalty".into(),
+                value: "NaN".into(),
+                why: "must be a number".into(),
             });
         }
         if options.block_length == Some(0) {
@@ -104,6 +113,7 @@ impl Job {
             observer,
             stopped: false,
             step_limit: 64 + 8 * length + asked,
+            passed: 0,
         })
     }
 
@@ -141,19 +151,21 @@ impl Job {
         self.strategy.needs()
     }
 
-    /// The left-most block that has masks, those masks, and where the next step stands.
+    /// The left-most block that has masks and whose schedule is not over, the masks up to its end (its own, and any that
+    /// an earlier block's schedule left behind), and where the next step stands.
     fn enter(&self) -> (Range<usize>, Vec<usize>, BlockStep) {
         let response = self.canvas.response();
         let length = self.options.block_length.unwrap_or(response.len());
         let first = self.canvas.masked(response.clone()).first().copied().unwrap_or(response.start);
-        let index = (first - response.start) / length;
+        let index = ((first - response.start) / length).max(self.passed);
         let start = response.start + index * length;
         let block = start..(start + length).min(response.end);
-        let masked = self.canvas.masked(block.clone());
+        let masked = self.canvas.masked(response.start..block.end);
         let place = if self.place.index == index {
             BlockStep { step: self.place.step + 1, ..self.place }
         } else {
-            BlockStep { index, step: 0, entered_with: masked.len(), ..self.place }
+            let entered_with = self.canvas.masked(block.clone()).len();
+            BlockStep { index, step: 0, entered_with, ..self.place }
         };
         (block, masked, place)
     }
@@ -174,9 +186,11 @@ impl Job {
                 cache.plan(&Moment { canvas, block: &block, place, step }, &needed)
             }
         };
-        // Of a decided position there is an opinion only where its row is computed.
+        // Of other positions there is an opinion only where their rows are computed.
         let cells = self.canvas.cells();
         let fresh = |&p: &usize| rows.len() == length || rows.binary_search(&spec.predicting_row(p)).is_ok();
+        let ahead = if needs.ahead { block.end..self.canvas.response().end } else { 0..0 };
+        let ahead = self.canvas.masked(ahead);
         let decided: Vec<usize> = match needs.decided {
             Extent::Nothing => Vec::new(),
             Extent::Block => {
@@ -186,7 +200,8 @@ impl Job {
         };
         let committed = |&p: &usize| matches!(cells[p], Cell::Committed { .. });
         let verify = block.clone().filter(|p| needs.verify && committed(p)).collect();
-        let predict = masked.iter().copied().chain(decided.into_iter().filter(fresh)).collect();
+        let others = ahead.into_iter().chain(decided).filter(fresh);
+        let predict = masked.iter().copied().chain(others).collect();
         let unconditional = (self.options.guidance != 0.0).then(|| {
             let hide = |(&token, cell): (&u32, &Cell)| {
                 if *cell == Cell::Fixed { self.canvas.ids().mask } else { token }
@@ -256,7 +271,10 @@ impl Job {
         let remasked: Vec<usize> = selection.remask.into_iter().filter(|p| !filled.contains(p)).collect();
         self.canvas.remask(&remasked);
         if selection.last {
-            self.canvas.abandon(block.clone());
+            self.passed = self.place.index + 1;
+            if self.passed == self.place.count {
+                self.canvas.abandon(self.canvas.response());
+            }
         }
         let dependency = selection.dependency.filter(|_| self.observer.wants_dependency());
         let record = StepRecord {

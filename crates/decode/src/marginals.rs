@@ -29,6 +29,9 @@ pub struct Suppression {
     pub no_eos_before: usize,
     /// The end-of-sequence ids.
     pub eos: Vec<u32>,
+    /// A position that would take one of these waits: its confidence is zero, and that of the others is as if these
+    /// tokens did not exist (LLaDA's `confidence_eos_eot_inf`, at any temperature).
+    pub deferred: Vec<u32>,
 }
 
 impl Suppression {
@@ -42,6 +45,38 @@ impl Suppression {
             let z = &mut logits[id as usize];
             *z = if position < self.no_eos_before { f32::NEG_INFINITY } else { *z - self.eos_penalty };
         }
+    }
+
+    /// Scores after deferral; tokens stay what they are.
+    fn defer(&self, logits: &[f32], mut marginal: Marginal) -> Marginal {
+        if self.deferred.is_empty() {
+            return marginal;
+        }
+        let mut others = logits.to_vec();
+        for &id in &self.deferred {
+            if let Some(z) = others.get_mut(id as usize) {
+                *z = f32::NEG_INFINITY;
+            }
+        }
+        let stats = softmax_stats(&others);
+        if !stats.logsumexp.is_finite() {
+            return marginal;
+        }
+        let nothing = (logits.len() as f32).ln();
+        let Marginal { raw, candidate } = &mut marginal;
+        if self.deferred.contains(&(raw.argmax as u32)) {
+            *raw = SoftmaxStats { top1: 0.0, top2: 0.0, entropy: nothing, ..*raw };
+        } else {
+            *raw = stats;
+        }
+        if self.deferred.contains(&candidate.token) {
+            let token = candidate.token;
+            *candidate =
+                Candidate { token, probability: 0.0, raw: 0.0, top1: 0.0, margin: 0.0, entropy: nothing };
+        } else {
+            candidate.raw = (logits[candidate.token as usize] - stats.logsumexp).exp();
+        }
+        marginal
     }
 }
 
@@ -119,12 +154,19 @@ impl Reader<'_> {
 
     fn marginal(&self, position: usize, logits: &[f32]) -> Marginal {
         let raw = softmax_stats(logits);
-        let uniform = self.rng.uniform(Purpose::Token, self.step as u64, position as u64);
-        let candidate = if raw.logsumexp.is_finite() {
-            self.sampling.candidate(logits, &raw, self.dtype, uniform)
-        } else {
-            Candidate { token: 0, probability: 0.0, raw: 0.0, top1: 0.0, margin: 0.0, entropy: 0.0 }
-        };
-        Marginal { raw, candidate }
+        if !raw.logsumexp.is_finite() {
+            // Refused by the caller.
+            let (probability, top1, margin, entropy) = (0.0, 0.0, 0.0, 0.0);
+            return Marginal {
+                raw,
+                candidate: Candidate { token: 0, probability, raw: 0.0, top1, margin, entropy },
+            };
+        }
+        let (step, at) = (self.step as u64, position as u64);
+        let candidate = self.sampling.propose(logits, &raw, self.dtype, |token| match token {
+            None => self.rng.uniform(Purpose::Token, step, at),
+            Some(token) => self.rng.uniform(Purpose::Noise, step, at << 32 | token as u64),
+        });
+        self.suppression.defer(logits, Marginal { raw, candidate })
     }
 }

@@ -21,6 +21,8 @@ pub enum Purpose {
     Mask = 4,
     /// Whether a committed token is masked again.
     Remask = 5,
+    /// Noise on the logit of a token.
+    Noise = 6,
 }
 
 impl Rng {

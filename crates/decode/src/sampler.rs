@@ -1,6 +1,11 @@
 //! Dream's sampler, in Dream's order: temperature → top-p (the token that crosses stays) → top-k
 //! (ties stay) → softmax → draw. It proposes one candidate token per position with the scores the
 //! selection rules read.
+//!
+//! LLaDA draws otherwise: Gumbel noise on all logits in f64 and the largest wins, which is the same distribution
+//! without filters, while scores stay those of the model at temperature 1.
+
+use std::str::FromStr;
 
 use demask_kernels::SoftmaxStats;
 use half::bf16;
@@ -17,6 +22,36 @@ pub struct Sampling {
     pub top_p: Option<f32>,
     /// Keep this many tokens (and those tied with the last).
     pub top_k: Option<usize>,
+    /// How one token is drawn.
+    #[serde(default)]
+    pub draw: Draw,
+}
+
+/// How a token is drawn at a temperature above 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Draw {
+    /// From the filtered distribution, whose scores strategies see (Dream).
+    #[default]
+    Categorical,
+    /// `argmax(z/T + Gumbel noise)` in f64; strategies see the scores of the model's own distribution (LLaDA).
+    Gumbel,
+}
+
+impl FromStr for Draw {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "categorical" => Ok(Self::Categorical),
+            "gumbel" => Ok(Self::Gumbel),
+            _ => Err(Error::BadValue {
+                what: "sampler".into(),
+                value: text.into(),
+                why: "must be categorical or gumbel".into(),
+            }),
+        }
+    }
 }
 
 /// Arithmetic of the scores.
@@ -61,8 +96,29 @@ impl Sampling {
                 bad("top-p", p.to_string(), "must be above 0 and at most 1")
             }
             (_, Some(0)) => bad("top-k", "0".into(), "must be at least 1"),
+            (p, k) if self.draw == Draw::Gumbel && (p.is_some_and(|p| p < 1.0) || k.is_some()) => {
+                bad("sampler", "gumbel".into(), "draws from all tokens; leave out top-p and top-k")
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Proposes a token for one row of logits; `uniform` gives a draw from (0, 1) for each token, or for the position
+    /// where only one is needed.
+    pub(crate) fn propose(
+        &self,
+        logits: &[f32],
+        raw: &SoftmaxStats,
+        dtype: ScoreDtype,
+        uniform: impl Fn(Option<usize>) -> f64,
+    ) -> Candidate {
+        if self.draw == Draw::Categorical || self.temperature == 0.0 {
+            return self.candidate(logits, raw, dtype, uniform(None));
+        }
+        let token = gumbel_max(logits, raw.argmax, f64::from(self.temperature), |token| uniform(Some(token)));
+        let probability = (logits[token] - raw.logsumexp).exp();
+        let (top1, margin, entropy) = (raw.top1, raw.top1 - raw.top2, raw.entropy);
+        Candidate { token: token as u32, probability, raw: probability, top1, margin, entropy }
     }
 
     /// Proposes a token for one row of logits; `uniform` is a draw from (0, 1).
@@ -134,6 +190,26 @@ impl Sampling {
     }
 }
 
+/// The token of the largest `exp(z) / (-ln u)^T`, compared as logarithms so that no logit overflows; ties go to the
+/// lowest id.
+fn gumbel_max(logits: &[f32], best: usize, temperature: f64, uniform: impl Fn(usize) -> f64) -> usize {
+    /// More than the noise of any draw that a 52-bit uniform can give.
+    const MOST_NOISE: f64 = 37.0;
+    let noised = |token: usize| f64::from(logits[token]) - temperature * (-uniform(token).ln()).ln();
+    let (mut winner, mut largest) = (best, noised(best));
+    for (token, &z) in logits.iter().enumerate() {
+        // Most tokens cannot win whatever their noise, so it is not drawn.
+        if f64::from(z) + temperature * MOST_NOISE < largest {
+            continue;
+        }
+        let score = noised(token);
+        if score > largest || (score == largest && token < winner) {
+            (winner, largest) = (token, score);
+        }
+    }
+    winner
+}
+
 fn draw(kept: &[(u32, f32)], uniform: f64) -> usize {
     let mut sum = 0.0;
     for (index, entry) in kept.iter().enumerate() {
@@ -175,22 +251,22 @@ mod tests {
 
     #[test]
     fn top_p_keeps_the_token_that_crosses() {
-        let sampling = Sampling { temperature: 1.0, top_p: Some(0.6), top_k: None };
+        let sampling = Sampling { temperature: 1.0, top_p: Some(0.6), top_k: None, ..Sampling::default() };
         assert_eq!(ids(sampling, &[0.2, 0.5, 0.3]), [1, 2]);
-        let strict = Sampling { temperature: 1.0, top_p: Some(0.4), top_k: None };
+        let strict = Sampling { temperature: 1.0, top_p: Some(0.4), top_k: None, ..Sampling::default() };
         assert_eq!(ids(strict, &[0.2, 0.5, 0.3]), [1]);
     }
 
     #[test]
     fn top_k_keeps_ties() {
-        let sampling = Sampling { temperature: 1.0, top_p: None, top_k: Some(2) };
+        let sampling = Sampling { temperature: 1.0, top_p: None, top_k: Some(2), ..Sampling::default() };
         assert_eq!(ids(sampling, &[0.25, 0.5, 0.25]), [1, 0, 2]);
     }
 
     #[test]
     fn temperature_comes_before_top_p() {
         // At T = 0.5 probabilities 0.5/0.3/0.2 become 0.658/0.237/0.105.
-        let sampling = Sampling { temperature: 0.5, top_p: Some(0.65), top_k: None };
+        let sampling = Sampling { temperature: 0.5, top_p: Some(0.65), top_k: None, ..Sampling::default() };
         assert_eq!(ids(sampling, &[0.5, 0.3, 0.2]), [0]);
     }
 
@@ -198,7 +274,7 @@ mod tests {
     fn draws_follow_the_filtered_distribution() {
         let z = logits(&[0.1, 0.6, 0.3]);
         let stats = softmax_stats(&z);
-        let sampling = Sampling { temperature: 1.0, top_p: Some(0.8), top_k: None };
+        let sampling = Sampling { temperature: 1.0, top_p: Some(0.8), top_k: None, ..Sampling::default() };
         let mut counts = [0; 3];
         for i in 0..9000 {
             let candidate = sampling.candidate(&z, &stats, ScoreDtype::F32, (f64::from(i) + 0.5) / 9000.0);
@@ -218,7 +294,7 @@ mod tests {
 
     #[test]
     fn bfloat16_scores_tie_confident_rows() {
-        let sampling = Sampling { temperature: 0.1, top_p: Some(0.9), top_k: None };
+        let sampling = Sampling { temperature: 0.1, top_p: Some(0.9), top_k: None, ..Sampling::default() };
         let score = |p: f32| {
             let z = logits(&[p, 1.0 - p]);
             sampling.candidate(&z, &softmax_stats(&z), ScoreDtype::Bf16, 0.5).probability
@@ -234,8 +310,53 @@ mod tests {
             Sampling { top_p: Some(1.5), ..Default::default() },
             Sampling { top_k: Some(0), ..Default::default() },
             Sampling { temperature: f32::NAN, ..Default::default() },
+            Sampling { draw: Draw::Gumbel, top_k: Some(5), ..Default::default() },
+            Sampling { draw: Draw::Gumbel, top_p: Some(0.5), ..Default::default() },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+
+    /// The reference's formula, literally.
+    #[test]
+    fn gumbel_is_the_reference_formula() {
+        for row in 0..300_u32 {
+            let noise = |token: usize| {
+                let bits = crate::rng::Rng::new(7, 0);
+                bits.uniform(crate::rng::Purpose::Noise, u64::from(row), token as u64)
+            };
+            let z: Vec<f32> =
+                (0..50).map(|t| ((t * 37 + row as usize * 11) % 23) as f32 * 0.4 - 4.0).collect();
+            for temperature in [0.2_f32, 0.7, 1.0, 1.5] {
+                let reference: Vec<f64> = (0..z.len())
+                    .map(|t| f64::from(z[t]).exp() / (-noise(t).ln()).powf(f64::from(temperature)))
+                    .collect();
+                let best = (0..z.len()).max_by(|&a, &b| reference[a].total_cmp(&reference[b])).unwrap();
+                let sampling = Sampling { temperature, draw: Draw::Gumbel, ..Sampling::default() };
+                let stats = softmax_stats(&z);
+                let ours = sampling.propose(&z, &stats, ScoreDtype::F32, |token| noise(token.unwrap()));
+                assert_eq!(ours.token as usize, best, "row {row} at {temperature}");
+                // Confidence is the model's own, at temperature 1 and without noise.
+                let p = (z[best] - stats.logsumexp).exp();
+                assert!((ours.raw - p).abs() < 1e-6 && ours.raw == ours.probability);
+            }
+        }
+    }
+
+    #[test]
+    fn gumbel_draws_follow_the_tempered_distribution() {
+        let z = logits(&[0.1, 0.6, 0.3]);
+        let sampling = Sampling { temperature: 0.5, draw: Draw::Gumbel, ..Sampling::default() };
+        let (stats, rng) = (softmax_stats(&z), crate::rng::Rng::new(3, 0));
+        let mut counts = [0.0_f64; 3];
+        for i in 0..20_000 {
+            let uniform =
+                |token: Option<usize>| rng.uniform(crate::rng::Purpose::Noise, i, token.unwrap() as u64);
+            counts[sampling.propose(&z, &stats, ScoreDtype::F32, uniform).token as usize] += 1.0 / 20_000.0;
+        }
+        // Squared and normalised: 0.01, 0.36, 0.09 of 0.46.
+        for (count, p) in counts.iter().zip([0.0217, 0.7826, 0.1957]) {
+            assert!((count - p).abs() < 0.012, "{counts:?}");
         }
     }
 }

@@ -51,8 +51,8 @@ fn outcome(jobs: &[Job]) -> Vec<(Vec<u32>, usize, usize)> {
 
 /// Settings that use randomness, filters, blocks and every way of ending.
 fn settings() -> Vec<Options> {
-    let hot = Sampling { temperature: 0.9, top_p: Some(0.95), top_k: None };
-    let cool = Sampling { temperature: 0.1, top_p: Some(0.9), top_k: Some(20) };
+    let hot = Sampling { temperature: 0.9, top_p: Some(0.95), top_k: None, ..Sampling::default() };
+    let cool = Sampling { temperature: 0.1, top_p: Some(0.9), top_k: Some(20), ..Sampling::default() };
     vec![
         Options { seed: 1, ..Options::default() },
         Options { seed: 2, sampling: hot, eos: EosPolicy::None, ..Options::default() },

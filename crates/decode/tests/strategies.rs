@@ -174,7 +174,7 @@ fn ties_go_to_the_left() {
 #[test]
 fn filtered_scores_tie_where_raw_ones_do_not() {
     let backbone = fixed(&[&[0.92, 0.08], &[0.99, 0.01]]);
-    let sampling = Sampling { temperature: 0.1, top_p: Some(0.9), top_k: None };
+    let sampling = Sampling { temperature: 0.1, top_p: Some(0.9), top_k: None, ..Sampling::default() };
     let options = || Options { sampling, ..Options::default() };
     for strategy in ["entropy", "top1", "maskgit-plus", "margin"] {
         assert_eq!(

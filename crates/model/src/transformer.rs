@@ -108,6 +108,16 @@ impl Transformer {
         Ok(self.head.forward(hidden)?)
     }
 
+    /// Makes these ids end a response too, after those of the config.
+    pub fn add_eos(&mut self, ids: &[u32]) {
+        let known = &mut self.spec.ids.eos;
+        for &id in ids.iter().filter(|&&id| (id as usize) < self.spec.vocab) {
+            if !known.contains(&id) {
+                known.push(id);
+            }
+        }
+    }
+
     /// Where it computes.
     pub fn device(&self) -> &Device {
         &self.device

@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use demask_model::checkpoint::Store;
 use demask_model::checkpoint::source::{HubOptions, Progress, resolve, resolve_dataset, resolve_files};
@@ -36,6 +37,10 @@ struct Hub {
     ignores_ranges: bool,
     /// Every request is answered with this.
     status: Option<u16>,
+    /// Requests for a path that contains this are never answered.
+    silent: Option<&'static str>,
+    /// Files are sent in so many pieces, with a pause between them.
+    pieces: Option<(usize, Duration)>,
     /// `method path range` of every request.
     log: Vec<String>,
 }
@@ -102,8 +107,18 @@ impl Server {
         let mut hub = self.hub.lock().unwrap();
         hub.log.push(format!("{method} {path} {}", range.as_deref().unwrap_or("-")));
         let response = hub.respond(&self.address, method, path, range, authorization);
+        let (silent, pieces) = (hub.silent.is_some_and(|part| path.contains(part)), hub.pieces);
         drop(hub);
-        let _ = reader.get_mut().write_all(&response);
+        if silent {
+            loop {
+                thread::park();
+            }
+        }
+        let (count, pause) = pieces.unwrap_or((1, Duration::ZERO));
+        for piece in response.chunks(response.len().div_ceil(count)) {
+            let _ = reader.get_mut().write_all(piece);
+            thread::sleep(pause);
+        }
     }
 }
 
@@ -265,6 +280,7 @@ fn options(server: &Server, home: &TempDir) -> HubOptions {
         endpoint: Some(server.address.clone()),
         token: None,
         offline: false,
+        patience: HubOptions::PATIENCE,
     }
 }
 
@@ -481,6 +497,35 @@ fn a_download_that_breaks_off_is_resumed() {
     assert!(error.contains("run the command again to resume it"), "{error}");
     server.with(|hub| hub.broken = 0);
     assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &repository());
+}
+
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let server = Server::start(repository());
+    for silent in ["/api/models", "tokenizer.json", "safetensors"] {
+        server.with(|hub| hub.silent = Some(silent));
+        let home = tempfile::tempdir().unwrap();
+        let hasty = HubOptions { patience: Duration::from_millis(200), ..options(&server, &home) };
+        let error = refusal(NAME, &hasty);
+        assert!(error.contains("has sent nothing for 0.2 s"), "{silent}: {error}");
+    }
+    // A copy in the cache stands in.
+    server.with(|hub| hub.silent = None);
+    let home = tempfile::tempdir().unwrap();
+    let hasty = HubOptions { patience: Duration::from_millis(200), ..options(&server, &home) };
+    let folder = resolve(NAME, &options(&server, &home), &mut ()).unwrap();
+    server.with(|hub| hub.silent = Some("/"));
+    assert_eq!(resolve(NAME, &hasty, &mut ()).unwrap(), folder);
+}
+
+#[test]
+fn a_slow_download_is_not_a_silent_one() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    let (patience, start) = (Duration::from_secs(2), Instant::now());
+    server.with(|hub| hub.pieces = Some((6, Duration::from_millis(60))));
+    let patient = HubOptions { patience, ..options(&server, &home) };
+    assert_complete(&resolve(NAME, &patient, &mut ()).unwrap(), &repository());
+    assert!(start.elapsed() > patience, "all of it together took longer than silence may");
 }
 
 /// Where a partial download of this file lies.

@@ -78,6 +78,7 @@ impl Decoding {
                 eos_penalty: penalty,
                 no_eos_before: 0,
                 eos: if penalty != 0.0 || min_tokens > 0 { ids.eos.clone() } else { Vec::new() },
+                ..Suppression::default()
             },
             ..Options::default()
         };
@@ -214,6 +215,7 @@ fn sampling(fields: &mut Fields, defaults: &Sampling) -> Result<Sampling> {
         temperature: temperature.unwrap_or(defaults.temperature),
         top_p: top_p.or(defaults.top_p),
         top_k: top_k.or(defaults.top_k),
+        draw: defaults.draw,
     };
     sampling.check()?;
     Ok(sampling)

@@ -1,5 +1,7 @@
 //! `demask completions`: shell completions.
 
+use std::io::Write;
+
 use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -13,6 +15,9 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "demask", &mut std::io::stdout());
+    // Into memory first: the generator panics when its reader goes away.
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "demask", &mut text);
+    std::io::stdout().lock().write_all(&text)?;
     Ok(())
 }

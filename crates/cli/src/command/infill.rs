@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use demask_decode::Canvas;
+use demask_model::Backbone;
 use serde_json::json;
 
 use crate::args::{DecodeArgs, ModelArgs};
@@ -50,6 +51,20 @@ pub fn run(args: &Args) -> Result<()> {
             Piece::Gap(length) => tokens.extend(std::iter::repeat_n(ids.mask, length)),
         }
     }
+    let spec = loaded.backbone.spec();
+    if tokens.len() > spec.max_positions {
+        usage!(
+            "the text has {} tokens, more than the model's context of {}; shorten it or its gaps",
+            tokens.len(),
+            spec.max_positions
+        );
+    }
+    if tokens.first() == Some(&ids.mask) && spec.shift {
+        usage!(
+            "the text begins with a gap; this model predicts each token from the one before it: \
+             put something in front, or give --prompt"
+        );
+    }
     let canvas = Canvas::infill(&tokens, ids)?;
     let options = loaded.options(&args.decode, start)?;
     let strategy = loaded.strategy(&args.decode);
@@ -65,6 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
         let object = json!({
             "text": text,
             "token_ids": &canvas.tokens()[start..],
+            "canvas": &canvas.tokens()[canvas.response()],
             "steps": totals.steps,
             "forwards": totals.forwards,
             "strategy": strategy.to_string(),

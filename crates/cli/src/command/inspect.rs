@@ -43,8 +43,17 @@ pub fn run(args: &Args) -> Result<()> {
         }
         None => None,
     };
-    let tokenizer = Tokenizer::open(&folder, spec.vocab).ok();
+    let tokenizer = if gguf.is_some() || has_tokenizer(&folder) {
+        Some(Tokenizer::open(&folder, spec.vocab)?)
+    } else {
+        None
+    };
     let chat = ChatTemplate::open(&folder)?;
+    // As a response ends: with the config's tokens, or where a template ends a turn.
+    let mut eos = spec.ids.eos.clone();
+    if let (Some(tokenizer), true) = (&tokenizer, chat.is_some()) {
+        eos.extend(tokenizer.ends_of_turn().into_iter().filter(|id| !spec.ids.eos.contains(id)));
+    }
     let stored = weights.map(|(bytes, _)| bytes as f64 / spec.parameters() as f64);
     let estimate = memory::estimate(&spec, stored, options.dtype, args.length, tokenizer_size(&folder));
     let mut out = std::io::stdout().lock();
@@ -54,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
             "vocab": spec.vocab, "hidden": spec.hidden, "layers": spec.layers, "heads": spec.heads,
             "kv_heads": spec.kv_heads, "head_dim": spec.head_dim, "ffn": spec.ffn, "rope_theta": spec.rope_theta,
             "eps": spec.eps, "max_positions": spec.max_positions, "tied": spec.tied, "qkv_bias": spec.qkv_bias,
-            "shift": spec.shift, "mask": spec.ids.mask, "eos": spec.ids.eos, "pad": spec.ids.pad, "bos": spec.ids.bos,
+            "shift": spec.shift, "mask": spec.ids.mask, "eos": eos, "pad": spec.ids.pad, "bos": spec.ids.bos,
             "weights_bytes": weights.map(|(bytes, _)| bytes), "length": args.length,
             "memory_bytes": estimate.total(), "tokenizer": tokenizer.as_ref().map(Tokenizer::size),
             "chat_template": chat.as_ref().map(|c| c.names().to_vec()),
@@ -84,7 +93,7 @@ pub fn run(args: &Args) -> Result<()> {
     let shift = if spec.shift { "row i-1 predicts position i" } else { "row i predicts position i" };
     row("logit shift", shift.into())?;
     let optional = |id: Option<u32>| id.map_or("none".into(), |id: u32| id.to_string());
-    let eos: Vec<String> = spec.ids.eos.iter().map(u32::to_string).collect();
+    let eos: Vec<String> = eos.iter().map(u32::to_string).collect();
     row(
         "ids",
         format!(
@@ -125,6 +134,10 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn tokenizer_size(folder: &Path) -> usize {
     std::fs::metadata(folder.join("tokenizer.json")).map_or(0, |file| file.len() as usize)
+}
+
+fn has_tokenizer(folder: &Path) -> bool {
+    folder.join("tokenizer.json").exists() || folder.join("vocab.json").exists()
 }
 
 fn has_weights(folder: &Path) -> bool {

@@ -3,7 +3,8 @@
 //!
 //! Confidence is the probability of the sampled token in the model's own distribution at temperature
 //! 1; that is `maskgit-plus` with raw scores. Quirk of the name: the reference calls it
-//! `remasking=low_confidence`, yet nothing that was committed is ever masked again. Ties go left.
+//! `remasking=low_confidence`, yet nothing that was committed is ever masked again. Quirk of its loop, kept with
+//! `steps`: the schedule, not the last mask, ends a block, and masks it left compete in the next one. Ties go left.
 
 use crate::error::Result;
 use crate::strategy::registry::{Cost, Entry};
@@ -29,7 +30,8 @@ impl Strategy for LowConfidence {
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let chosen = top_k(&Confidence::Raw.all(step), self.schedule.count(step));
         let stop = if chosen.len() == step.masked.len() { Stop::AllTaken } else { Stop::Count };
-        Ok(Selection { chosen, stop: Some(stop), ..Selection::default() })
+        let last = self.schedule.is_last(step);
+        Ok(Selection { chosen, stop: Some(stop), last, ..Selection::default() })
     }
 }
 

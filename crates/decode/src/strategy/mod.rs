@@ -88,6 +88,8 @@ pub struct Needs {
     pub decided: Extent,
     /// Whether [`Strategy::on_verify`] is to see the committed positions of the block.
     pub verify: bool,
+    /// Whether it also sees the logits of masks in later blocks.
+    pub ahead: bool,
 }
 
 /// Which decided positions a strategy wants the model's current opinion of.
@@ -110,7 +112,7 @@ pub struct Step<'a> {
     pub block: BlockStep,
     /// The canvas.
     pub canvas: &'a Canvas,
-    /// The paper's `M`, ascending: masked positions of the block.
+    /// The paper's `M`, ascending: masked positions of the block (and any left behind by a schedule before it).
     pub masked: &'a [usize],
     /// Marginals of `masked`, in the same order.
     pub marginals: &'a [Marginal],
@@ -228,7 +230,8 @@ pub struct Selection {
     pub budget: Option<Budget>,
     /// The dependency matrix the choice was made with, where there is one.
     pub dependency: Option<Dependency>,
-    /// The block's schedule ends with this step: masks that are left stay masks.
+    /// The block's schedule ends with this step: masks that are left compete with those of the next block, as in
+    /// LLaDA's own loop, and stay masks after the last block.
     pub last: bool,
 }
 

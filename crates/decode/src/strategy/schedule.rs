@@ -72,7 +72,9 @@ impl Schedule {
             Self::Even { steps } => {
                 let (total, steps) = (step.block.entered_with, per_block(steps));
                 let count = total / steps + usize::from(step.block.step < total % steps);
-                count.max(1).min(masked)
+                // With more steps than masks the last ones take nothing; past its end a schedule never stalls.
+                let least = usize::from(step.block.step >= steps);
+                count.max(least).min(masked)
             }
         }
     }

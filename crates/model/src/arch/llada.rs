@@ -47,7 +47,11 @@ fn spec(fields: &Fields<'_>) -> Result<Spec> {
         hidden,
         layers: fields.size("n_layers")?,
         heads,
-        kv_heads: fields.optional_size("n_kv_heads")?.unwrap_or(heads),
+        kv_heads: match fields.optional_size("n_kv_heads")? {
+            Some(kv_heads) => kv_heads,
+            None if fields.flag("multi_query_attention", false)? => 1,
+            None => heads,
+        },
         head_dim: hidden / heads,
         ffn,
         eps: fields.number("rms_norm_eps", 1e-5)? as f32,

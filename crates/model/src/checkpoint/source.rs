@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::hub;
 use crate::error::{Error, Result};
@@ -19,6 +20,13 @@ pub struct HubOptions {
     pub token: Option<String>,
     /// `HF_HUB_OFFLINE`: use the cache only.
     pub offline: bool,
+    /// `HF_HUB_DOWNLOAD_TIMEOUT`: how long a server may send nothing before it is given up.
+    pub patience: Duration,
+}
+
+impl HubOptions {
+    /// The usual patience.
+    pub const PATIENCE: Duration = Duration::from_secs(30);
 }
 
 /// Watches downloads.

@@ -11,6 +11,9 @@ use crate::gguf::{self, Gguf};
 
 const TOKENIZER: &str = "tokenizer.json";
 
+/// What chat templates of this field put after a turn; it ends a response as EOS does.
+const END_OF_TURN: [&str; 2] = ["<|im_end|>", "<|eot_id|>"];
+
 /// A tokenizer that fits the model.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
@@ -162,6 +165,11 @@ impl Tokenizer {
     /// The id of a special token by its role: `bos_token`, `eos_token`, `pad_token`, `mask_token`, …
     pub fn special(&self, role: &str) -> Option<u32> {
         self.id(self.settings.special(role)?)
+    }
+
+    /// The ids with which a chat template ends a turn: where there is a template, they end a response too.
+    pub fn ends_of_turn(&self) -> Vec<u32> {
+        END_OF_TURN.iter().filter_map(|token| self.id(token)).collect()
     }
 
     /// The ids that [`Self::decode`] leaves out, sorted.

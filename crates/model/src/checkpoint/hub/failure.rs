@@ -1,6 +1,7 @@
 //! What can go wrong with the Hub, and the sentence for it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hf_hub::api::sync::ApiError;
 
@@ -9,6 +10,7 @@ pub(super) enum Failure {
     Status(u16),
     Unreachable(String),
     Interrupted(String),
+    Silent(Duration),
     DiskFull,
     Cache(String),
     Locked(PathBuf),
@@ -39,6 +41,10 @@ impl Failure {
             Self::Interrupted(cause) => {
                 format!("the download broke off ({cause}); run the command again to resume it")
             }
+            Self::Silent(patience) => format!(
+                "{endpoint} has sent nothing for {} s; try again later, or set HF_HUB_DOWNLOAD_TIMEOUT to wait longer",
+                patience.as_secs_f64()
+            ),
             Self::DiskFull => {
                 format!("the disk of the cache {cache} is full; free some space or set HF_HOME")
             }
@@ -58,7 +64,10 @@ impl Failure {
 
     /// Not the user's mistake: a copy in the cache may stand in.
     pub(super) fn is_outage(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Interrupted(_) | Self::Status(429 | 500..))
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::Interrupted(_) | Self::Silent(_) | Self::Status(429 | 500..)
+        )
     }
 }
 

@@ -5,16 +5,18 @@
 //! reached the cache serves alone. Invariant: the folder returned has config.json and all its weights, or all data files.
 
 mod failure;
+mod patience;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hf_hub::api::sync::{Api, ApiBuilder, ApiRepo};
+use hf_hub::api::sync::{Api, ApiBuilder, Metadata};
 use hf_hub::{Cache, Repo, RepoType};
 
 use self::failure::Failure;
+use self::patience::{Sign, within};
 use super::source::{HubName, HubOptions, Progress};
 use super::store::{is_file_name, shard_names};
 use super::{INDEX, WEIGHTS};
@@ -154,6 +156,7 @@ struct Hub<'a> {
     endpoint: String,
     cache: Cache,
     api: Api,
+    patience: Duration,
 }
 
 impl<'a> Hub<'a> {
@@ -167,19 +170,21 @@ impl<'a> Hub<'a> {
             .with_user_agent("demask", env!("CARGO_PKG_VERSION"))
             .build();
         let api = api.map_err(|cause| Error::Hub { name: name.to_string(), problem: cause.to_string() })?;
-        Ok(Self { kind, name, endpoint, cache, api })
+        Ok(Self { kind, name, endpoint, cache, api, patience: options.patience })
     }
 
     /// Asks the Hub; an endpoint without the listing service is asked for config.json's commit instead.
     fn listing(&self) -> Result<Listing, Failure> {
         let repo = self.api.repo(self.at(&self.name.revision));
-        let listing = match repo.info().map_err(Failure::from) {
+        let config = repo.url(CONFIG);
+        let info = within(self.patience, drop, move |_| repo.info().map_err(Failure::from));
+        let listing = match info {
             Ok(info) => Listing {
                 commit: info.sha,
                 files: Some(info.siblings.into_iter().map(|sibling| sibling.rfilename).collect()),
             },
             Err(Failure::Status(404)) if matches!(self.kind, Kind::Model) => {
-                let metadata = self.api.metadata(&repo.url(CONFIG))?;
+                let metadata = self.metadata(config)?;
                 Listing { commit: metadata.commit_hash().to_owned(), files: None }
             }
             Err(failure) => return Err(failure),
@@ -191,9 +196,14 @@ impl<'a> Hub<'a> {
         Ok(listing)
     }
 
+    fn metadata(&self, url: String) -> Result<Metadata, Failure> {
+        let api = self.api.clone();
+        within(self.patience, drop, move |_| api.metadata(&url).map_err(Failure::from))
+    }
+
     /// Completes the snapshot of a commit and points the revision at it.
     fn complete(&self, listing: &Listing, progress: &mut dyn Progress) -> Result<PathBuf> {
-        let snapshot = Snapshot { hub: self, listing, repo: self.api.repo(self.at(&listing.commit)) };
+        let snapshot = Snapshot { hub: self, listing };
         match self.kind {
             Kind::Dataset(wanted) => snapshot.fetch_data(wanted, progress)?,
             Kind::Model => snapshot.fetch_checkpoint(progress)?,
@@ -219,7 +229,6 @@ impl<'a> Hub<'a> {
 struct Snapshot<'a> {
     hub: &'a Hub<'a>,
     listing: &'a Listing,
-    repo: ApiRepo,
 }
 
 impl Snapshot<'_> {
@@ -306,9 +315,22 @@ impl Snapshot<'_> {
     }
 
     fn attempt(&self, file: &str, path: &Path, progress: &mut dyn Progress) -> Result<(), Failure> {
-        let mut promised = 0;
-        let watch = Watch { progress, promised: &mut promised, begun: false };
-        let found = self.repo.download_with_progress(file, watch)?;
+        let (mut promised, mut begun) = (0, false);
+        let heard = |sign| match sign {
+            Sign::Begin(name, bytes) => {
+                promised = bytes;
+                // hf-hub announces a file twice: before and after it has looked for a partial one.
+                if !std::mem::replace(&mut begun, true) {
+                    progress.begin(&name, bytes);
+                }
+            }
+            Sign::Advance(bytes) => progress.advance(bytes),
+            Sign::Finish => progress.finish(),
+        };
+        let (repo, wanted) = (self.hub.api.repo(self.hub.at(&self.listing.commit)), file.to_owned());
+        let found = within(self.hub.patience, heard, move |reporter| {
+            repo.download_with_progress(&wanted, reporter).map_err(Failure::from)
+        })?;
         // hf-hub trusts the server's answer to a range request; a whole file appended to a part of one shows here.
         let length = fs::metadata(&found).map_err(|cause| Failure::Cache(cause.to_string()))?.len();
         if length != promised {
@@ -324,8 +346,9 @@ impl Snapshot<'_> {
 
     /// Removes a partial download that cannot be continued.
     fn forget_part(&self, file: &str) -> Result<(), Failure> {
-        let metadata = self.hub.api.metadata(&self.repo.url(file))?;
-        let cache = self.hub.cache.repo(self.hub.at(&self.listing.commit));
+        let at = self.hub.at(&self.listing.commit);
+        let metadata = self.hub.metadata(self.hub.api.repo(at.clone()).url(file))?;
+        let cache = self.hub.cache.repo(at);
         let part = cache.blob_path(metadata.etag()).with_extension("part");
         fs::remove_file(part).map_err(|cause| Failure::Cache(cause.to_string()))
     }
@@ -351,30 +374,4 @@ fn data_files<'a>(all: impl Iterator<Item = &'a String> + Clone) -> Vec<&'a str>
         .unwrap_or_default();
     let training: Vec<&str> = files.iter().copied().filter(|file| file.contains("train")).collect();
     if training.is_empty() { files } else { training }
-}
-
-/// hf-hub's progress as ours.
-struct Watch<'a> {
-    progress: &'a mut dyn Progress,
-    promised: &'a mut u64,
-    begun: bool,
-}
-
-impl hf_hub::api::Progress for Watch<'_> {
-    fn init(&mut self, size: usize, filename: &str) {
-        *self.promised = size as u64;
-        // hf-hub announces a file twice: before and after it has looked for a partial one.
-        if !self.begun {
-            self.begun = true;
-            self.progress.begin(filename, size as u64);
-        }
-    }
-
-    fn update(&mut self, size: usize) {
-        self.progress.advance(size as u64);
-    }
-
-    fn finish(&mut self) {
-        self.progress.finish();
-    }
 }

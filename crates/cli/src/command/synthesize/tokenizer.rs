@@ -1,0 +1,87 @@
+//! A tokenizer for made-up weights: one token per byte, so that any text can be encoded, and a name for every other id,
+//! so that anything the weights say can be shown.
+
+use std::path::Path;
+
+use anyhow::Result;
+use demask_model::Spec;
+use demask_model::checkpoint::write;
+use serde_json::{Map, Value, json};
+
+/// Writes tokenizer.json and tokenizer_config.json; a vocabulary too small for all bytes gets none.
+pub(super) fn write(folder: &Path, spec: &Spec) -> Result<()> {
+    let ids = &spec.ids;
+    let special: Vec<u32> =
+        [Some(ids.mask), ids.eos.first().copied(), ids.pad, ids.bos].into_iter().flatten().collect();
+    let mut plain = (0..spec.vocab as u32).filter(|id| !special.contains(id));
+    let bytes: Vec<u32> = plain.by_ref().take(256).collect();
+    if bytes.len() < 256 {
+        return Ok(());
+    }
+    let mut vocab: Map<String, Value> =
+        letters().into_iter().zip(bytes).map(|(letter, id)| (letter.to_string(), id.into())).collect();
+    vocab.extend(plain.map(|id| (format!("<{id}>"), id.into())));
+    let token = |id: u32| if id == ids.mask { "<|mask|>".to_owned() } else { format!("<|{id}|>") };
+    let mut distinct = special;
+    distinct.sort_unstable();
+    distinct.dedup();
+    let added: Vec<Value> = distinct
+        .into_iter()
+        .map(|id| {
+            json!({"id": id, "content": token(id), "special": true, "single_word": false, "lstrip": false,
+                   "rstrip": false, "normalized": false})
+        })
+        .collect();
+    let byte_level =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
+        "pre_tokenizer": byte_level, "post_processor": null, "decoder": byte_level,
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                  "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []}
+    });
+    let mut config = json!({"tokenizer_class": "PreTrainedTokenizerFast", "mask_token": token(ids.mask)});
+    if let Some(&eos) = ids.eos.first() {
+        config["eos_token"] = token(eos).into();
+    }
+    for (name, value) in [("tokenizer.json", tokenizer), ("tokenizer_config.json", config)] {
+        write::replace(&folder.join(name), |out| out.write_all(value.to_string().as_bytes()))?;
+    }
+    Ok(())
+}
+
+/// The letter that stands for each byte in byte-level vocabularies: printable ones for themselves, the others shifted
+/// past them, in order.
+fn letters() -> Vec<char> {
+    let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let mut shifted = (0x100_u32..).filter_map(char::from_u32);
+    let mut letter = |b: u8| if printable(b) { char::from(b) } else { shifted.next().unwrap_or(' ') };
+    (0..=255).map(&mut letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use demask_model::text::Tokenizer;
+
+    use super::*;
+
+    #[test]
+    fn any_text_round_trips_and_every_id_has_a_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = json!({
+            "model_type": "Dream", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160,
+            "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "max_position_embeddings": 64, "mask_token_id": 1, "pad_token_id": 0, "eos_token_id": 2
+        });
+        let spec = Spec::from_json(&config.to_string(), Path::new("config.json")).unwrap();
+        write(folder.path(), &spec).unwrap();
+        let tokenizer = Tokenizer::open(folder.path(), 300).unwrap();
+        assert!(tokenizer.holes().is_empty());
+        assert_eq!((tokenizer.special("mask_token"), tokenizer.special("eos_token")), (Some(1), Some(2)));
+        for text in ["plain text, 12 + 7 = 19.\n", "naïve 漢字 🙂\t\u{0}"] {
+            let ids = tokenizer.encode(text).unwrap();
+            assert_eq!(ids.len(), text.len());
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+        }
+    }
+}
