@@ -105,7 +105,7 @@ impl Model {
 }
 
 fn plan(token_budget: usize) -> Plan {
-    let sampling = Sampling { temperature: 0.9, top_p: Some(0.95), top_k: None };
+    let sampling = Sampling { temperature: 0.9, top_p: Some(0.95), top_k: None, ..Sampling::default() };
     let options = Options { sampling, seed: 11, ..Options::default() };
     Plan { options, token_budget, shard: Shard::default(), traces: false }
 }
