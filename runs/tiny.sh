@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the embedded model from nothing into FOLDER (about three hours on two cores); every step continues where it was
-# stopped. `assets/tiny` is the result of exactly these commands.
+# stopped. assets/tiny was made so; its MODEL_CARD.md says what has changed since.
 #   runs/tiny.sh [FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -94,12 +94,14 @@ fn the_end_can_be_held_back() {
         let run = demask(&["generate", "-m", &fixture(), "-n", "24", "--hold-eos", hold, "--json", PROMPT]);
         assert_eq!(run.code, 0, "{}", run.err);
         let object: Value = serde_json::from_str(&run.out).unwrap();
-        (object["canvas"].as_array().unwrap().contains(&2.into()), object["steps"].as_u64().unwrap())
+        let text = object["token_ids"].as_array().unwrap().len() as u64;
+        (object["canvas"].as_array().unwrap().contains(&2.into()), object["steps"].as_u64().unwrap(), text)
     };
     let (never, logits, confidence) = (ask("never"), ask("logits"), ask("confidence"));
     assert!(never.0 && !logits.0, "the toy ends its answers unless it cannot");
     assert_eq!(logits.1, 24);
-    assert!(confidence.0 && confidence.1 > never.1, "ends come last: {confidence:?} against {never:?}");
+    assert!(confidence.0 && never.1 > never.2 + 1, "without it some ends are written early: {never:?}");
+    assert_eq!(confidence.1, confidence.2 + 1, "the text first, then one end that fills the rest");
 }
 
 #[test]

@@ -185,6 +185,6 @@ mod tests {
             latex.contains("1.0$\\pm$0.1 (2.0$\\times$)") && latex.contains("100 \\% of a\\_b"),
             "{latex}"
         );
-        assert!(table.plain().lines().all(|line| line.chars().count() <= 22));
+        assert!(table.plain().lines().all(|line| line.chars().count() <= 23));
     }
 }

@@ -25,6 +25,8 @@ pub(super) fn write(folder: &Path, spec: &Spec) -> Result<()> {
     let mut distinct = special;
     distinct.sort_unstable();
     distinct.dedup();
+    // Added tokens keep their ids only where the vocabulary has them too.
+    vocab.extend(distinct.iter().map(|&id| (token(id), id.into())));
     let added: Vec<Value> = distinct
         .into_iter()
         .map(|id| {
