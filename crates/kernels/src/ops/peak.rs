@@ -82,18 +82,24 @@ impl<D: Dot> DotOp<D> for Bytes {
     #[inline(always)]
     fn eval(self, dot: D) -> u64 {
         const ROUNDS: u64 = 20_000;
-        let (mut weights, mut acts) = (Scratch::take(D::LANES * D::STEP), Scratch::take(D::STEP));
+        // Every chain has a product of its own, or the compiler would multiply once for all of them.
+        let vector = D::LANES * D::STEP;
+        let (mut weights, mut acts) = (Scratch::take(2 * vector), Scratch::take(CHAINS / 2 * D::STEP));
         acts.slice().fill(D::act(1));
         let mut out = [[0.0f32; MAX_LANES]; CHAINS];
-        // SAFETY: both hold one operand of their kind; `out` has a row of the widest vector for each chain.
+        // SAFETY: they hold two operands and one for each pair of chains; `out` has a row of the widest vector for each
+        // chain.
         unsafe {
-            let w = dot.weights(weights.slice().as_ptr());
+            let weights = weights.slice().as_ptr();
+            let w = [dot.weights(weights), dot.weights(weights.add(vector))];
             let mut sum = [dot.all(0); CHAINS];
             for _ in 0..ROUNDS {
                 // Read again each time: a loop over constants would be computed beforehand.
-                let a = dot.acts(black_box(acts.slice().as_ptr()));
-                for sum in &mut sum {
-                    *sum = dot.dot(*sum, w, a);
+                let acts = black_box(acts.slice().as_ptr());
+                for (i, pair) in sum.chunks_exact_mut(2).enumerate() {
+                    let a = dot.acts(acts.add(i * D::STEP));
+                    pair[0] = dot.dot(pair[0], w[0], a);
+                    pair[1] = dot.dot(pair[1], w[1], a);
                 }
             }
             for (sum, out) in sum.into_iter().zip(&mut out) {
