@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<()> {
     synthetic::folder(&args.out, &tensors, dtype, args.seed, &options)?;
     match &args.tokenizer {
         Some(from) => copy_tokenizer(from, &args.out)?,
-        None => tokenizer::write(&args.out, &spec)?,
+        None => tokenizer::write(&args.out, &spec, tokens(&text).unwrap_or(spec.vocab))?,
     }
     // Last, so that an interrupted run leaves a folder that is not a checkpoint.
     write::replace(&args.out.join("config.json"), |out| out.write_all(text.as_bytes()))?;
@@ -151,4 +151,10 @@ fn tensors(spec: &Spec) -> Result<Vec<Tensor>> {
             Tensor { name, shape, init }
         })
         .collect())
+}
+
+/// How many tokens a config speaks of; the embedding may have more rows.
+fn tokens(config: &str) -> Option<usize> {
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    config.get("vocab_size")?.as_u64()?.try_into().ok()
 }

@@ -8,12 +8,12 @@ use demask_model::Spec;
 use demask_model::checkpoint::write;
 use serde_json::{Map, Value, json};
 
-/// Writes tokenizer.json and tokenizer_config.json; a vocabulary too small for all bytes gets none.
-pub(super) fn write(folder: &Path, spec: &Spec) -> Result<()> {
+/// Writes tokenizer.json and tokenizer_config.json for the first `tokens` ids; too few for all bytes get none.
+pub(super) fn write(folder: &Path, spec: &Spec, tokens: usize) -> Result<()> {
     let ids = &spec.ids;
     let special: Vec<u32> =
         [Some(ids.mask), ids.eos.first().copied(), ids.pad, ids.bos].into_iter().flatten().collect();
-    let mut plain = (0..spec.vocab as u32).filter(|id| !special.contains(id));
+    let mut plain = (0..tokens as u32).filter(|id| !special.contains(id));
     let bytes: Vec<u32> = plain.by_ref().take(256).collect();
     if bytes.len() < 256 {
         return Ok(());
@@ -76,7 +76,7 @@ mod tests {
             "max_position_embeddings": 64, "mask_token_id": 1, "pad_token_id": 0, "eos_token_id": 2
         });
         let spec = Spec::from_json(&config.to_string(), Path::new("config.json")).unwrap();
-        write(folder.path(), &spec).unwrap();
+        write(folder.path(), &spec, spec.vocab).unwrap();
         let tokenizer = Tokenizer::open(folder.path(), 300).unwrap();
         assert!(tokenizer.holes().is_empty());
         assert_eq!((tokenizer.special("mask_token"), tokenizer.special("eos_token")), (Some(1), Some(2)));
