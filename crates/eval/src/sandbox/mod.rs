@@ -1,7 +1,7 @@
 //! Running programs that a model wrote, kept away from everything else.
 //!
 //! A program runs in a Python process of its own, behind a helper (this program again, called with one hidden
-//! argument) that takes away rights before it becomes Python: see [`confine`]. Around that stand a wall clock, a
+//! argument) that takes away rights before it becomes Python: see [`confine()`]. Around that stand a wall clock, a
 //! bound on what is read back, and the killing of the whole process group. Code of answers runs only where the user
 //! has allowed it; [`Sandbox::statement`] says what holds on this machine and what does not.
 //!
@@ -106,7 +106,7 @@ enum Ended {
 }
 
 impl Sandbox {
-    /// Prepares and tries the sandbox. `helper` is a program that calls [`confine`] when its first argument is
+    /// Prepares and tries the sandbox. `helper` is a program that calls [`confine()`] when its first argument is
     /// [`HELPER`]; `python` is an interpreter, a path or a name to be looked up.
     pub fn new(helper: &Path, python: &Path, limits: Limits) -> Result<Self> {
         let (python, readable) = interpreter(python)?;
