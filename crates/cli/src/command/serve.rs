@@ -125,7 +125,8 @@ pub fn api_key(flag: Option<&str>) -> Option<String> {
 fn name(args: &ModelArgs, folder: &Path) -> String {
     let hub = args.model.as_deref().filter(|model| !Path::new(model).exists());
     let hub = hub.map(|model| model.split('@').next().unwrap_or(model).to_owned());
-    let last = || folder.canonicalize().ok()?.file_name()?.to_str().map(str::to_owned);
+    let whole = if args.model.is_some() { folder.canonicalize().ok() } else { Some(folder.to_owned()) };
+    let last = || whole?.file_name()?.to_str().map(str::to_owned);
     hub.or_else(last).unwrap_or_else(|| "model".to_owned())
 }
 
