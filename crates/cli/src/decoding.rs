@@ -104,16 +104,7 @@ impl Trace {
         options: &Options,
         watching: &Watching,
     ) -> Result<Self> {
-        let response = canvas.response();
-        let header = Header {
-            demask_trace: 1,
-            strategy: strategy.to_string(),
-            cache: options.cache.clone(),
-            tokens: canvas.tokens().to_vec(),
-            response: (response.start, response.end),
-            mask: canvas.ids().mask,
-            seed: options.seed,
-        };
+        let header = Header::new(canvas, strategy, &options.cache, options.seed);
         let writer = TraceWriter::new(Pending::create(path)?, &header, watching.trace_dependency)?;
         Ok(Self(Some(writer)))
     }

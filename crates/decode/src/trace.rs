@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::CacheSpec;
 use crate::canvas::Canvas;
 use crate::observer::Observer;
-use crate::strategy::{Budget, Stop};
+use crate::strategy::{Budget, Stop, StrategySpec};
 
 /// First line of a trace file.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -29,6 +29,22 @@ pub struct Header {
     pub mask: u32,
     /// Seed of the request.
     pub seed: u64,
+}
+
+impl Header {
+    /// Of a canvas that no step has touched.
+    pub fn new(canvas: &Canvas, strategy: &StrategySpec, cache: &CacheSpec, seed: u64) -> Self {
+        let response = canvas.response();
+        Self {
+            demask_trace: 1,
+            strategy: strategy.to_string(),
+            cache: cache.clone(),
+            tokens: canvas.tokens().to_vec(),
+            response: (response.start, response.end),
+            mask: canvas.ids().mask,
+            seed,
+        }
+    }
 }
 
 /// What one step did.

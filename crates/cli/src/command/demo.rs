@@ -79,16 +79,7 @@ fn compare(args: &Args, loaded: &Loaded, suite: &Generated) -> Result<()> {
     for strategy in &strategies {
         let canvas = demask_decode::Canvas::generate(&item.tokens, item.max_new_tokens, &loaded.ids)?;
         let options = loaded.options(&args.canvas, item.tokens.len())?;
-        let response = canvas.response();
-        let header = Header {
-            demask_trace: 1,
-            strategy: strategy.to_string(),
-            cache: options.cache.clone(),
-            tokens: canvas.tokens().to_vec(),
-            response: (response.start, response.end),
-            mask: loaded.ids.mask,
-            seed: options.seed,
-        };
+        let header = Header::new(&canvas, strategy, &options.cache, options.seed);
         let recorder = Arc::new(Mutex::new(Recorder::default()));
         let job = Job::new(canvas, strategy, &loaded.context, options, Box::new(recorder.clone()))?;
         let mut jobs = [job];

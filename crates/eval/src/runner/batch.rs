@@ -120,16 +120,7 @@ impl Cell<'_> {
     }
 
     fn trace(&self, canvas: &Canvas, seed: u64) -> Result<Arc<Mutex<TraceWriter<Vec<u8>>>>> {
-        let response = canvas.response();
-        let header = trace::Header {
-            demask_trace: 1,
-            strategy: self.strategy.to_string(),
-            cache: self.plan.options.cache.clone(),
-            tokens: canvas.tokens().to_vec(),
-            response: (response.start, response.end),
-            mask: canvas.ids().mask,
-            seed,
-        };
+        let header = trace::Header::new(canvas, self.strategy, &self.plan.options.cache, seed);
         let writer = TraceWriter::new(Vec::new(), &header, true).map_err(demask_decode::Error::Trace)?;
         Ok(Arc::new(Mutex::new(writer)))
     }

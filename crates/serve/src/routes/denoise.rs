@@ -31,16 +31,7 @@ struct Asked {
 pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
     let asked = parse(&server, body, read).await?;
     let (served, decoding, canvas) = (&server.served, &asked.decoding, &asked.order.canvas);
-    let response = canvas.response();
-    let header = Header {
-        demask_trace: 1,
-        strategy: decoding.strategy.to_string(),
-        cache: decoding.cache().clone(),
-        tokens: canvas.tokens().to_vec(),
-        response: (response.start, response.end),
-        mask: canvas.ids().mask,
-        seed: decoding.seed,
-    };
+    let header = Header::new(canvas, &decoding.strategy, decoding.cache(), decoding.seed);
     let mut start = json!(header);
     start["id"] = server.ids.next("denoise").into();
     start["model"] = served.name.clone().into();
