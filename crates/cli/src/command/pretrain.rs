@@ -144,16 +144,24 @@ fn train_tokenizer(out: &Path, mixture: &BTreeMap<String, f64>) -> Result<()> {
 
 fn check_names(config: &Config) -> Result<()> {
     let known: Vec<&str> = task::all().iter().map(|task| task.name()).collect();
-    match config.data.mixture.keys().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => bail!("data.mixture: there is no task {name:?}; the tasks are {}", known.join(", ")),
+    let task_of = |part: &str| known.contains(&part.strip_suffix("/drill").unwrap_or(part));
+    match config.data.mixture.keys().find(|part| !task_of(part)) {
+        Some(name) => bail!(
+            "data.mixture: there is no task {name:?}; the tasks are {}, and NAME/drill of each",
+            known.join(", ")
+        ),
         None => Ok(()),
     }
 }
 
-/// Weights for every task: those the config names, zero for the rest; all alike if it names none.
-fn weights(mixture: &BTreeMap<String, f64>) -> Vec<(&'static str, f64)> {
-    let tasks = task::all();
-    let weight =
-        |name: &str| if mixture.is_empty() { 1.0 } else { mixture.get(name).copied().unwrap_or(0.0) };
-    tasks.iter().map(|task| (task.name(), weight(task.name()))).collect()
+/// The weight of every part of the stream: tasks left out of a mixture have none.
+fn weights(mixture: &BTreeMap<String, f64>) -> Vec<(&str, f64)> {
+    let left_out = if mixture.is_empty() { 1.0 } else { 0.0 };
+    let mut weights: Vec<(&str, f64)> = mixture.iter().map(|(part, weight)| (part.as_str(), *weight)).collect();
+    for task in task::all() {
+        if !mixture.contains_key(task.name()) {
+            weights.push((task.name(), left_out));
+        }
+    }
+    weights
 }

@@ -55,10 +55,43 @@ impl Task for Choice {
     fn generate(&self, rng: &mut Rng) -> Problem {
         let kind = *rng.pick(&KINDS);
         let drawn = draw(rng, kind);
-        let mut options = drawn.others;
+        self.compose(rng, kind, drawn)
+    }
+
+    /// Looking up: several options are called by value, each must be given its letter.
+    fn drill(&self, rng: &mut Rng) -> Option<Problem> {
+        let low = rng.between(0, 10);
+        let pool: Vec<String> = if rng.below(4) == 0 {
+            CATEGORIES.iter().flat_map(|(_, words)| words).map(ToString::to_string).collect()
+        } else {
+            (low..=low + 25).map(|number| number.to_string()).collect()
+        };
+        let mut options = rng.sample(&pool, OPTIONS);
+        rng.shuffle(&mut options);
+        let called = rng.sample(&(0..OPTIONS).collect::<Vec<_>>(), 6);
+        Some(self.pose(rng, "choice/find", find(&options, &called), options, called[5]))
+    }
+
+    fn score(&self, problem: &Problem, response: &str) -> Score {
+        let Facts::Choice(question) = &problem.facts else { return Score::default() };
+        let found = last_letter(response);
+        let correct = found.is_some() && found == LETTERS.get(question.answer).copied();
+        let strict = question.wordings().any(|wording| question.explain(wording) == response.trim());
+        Score { correct, strict: Some(strict), extracted: found.map(String::from) }
+    }
+}
+
+impl Choice {
+    /// Places the right option among the others.
+    fn compose(&self, rng: &mut Rng, kind: &str, mut drawn: Draw) -> Problem {
+        let mut options = std::mem::take(&mut drawn.others);
         let answer = rng.below(OPTIONS);
         rng.shuffle(&mut options);
-        options.insert(answer, drawn.answer);
+        options.insert(answer, drawn.answer.clone());
+        self.pose(rng, kind, drawn, options, answer)
+    }
+
+    fn pose(&self, rng: &mut Rng, kind: &str, drawn: Draw, options: Vec<String>, answer: usize) -> Problem {
         let listed: String =
             options.iter().zip(LETTERS).map(|(option, letter)| format!(" ({letter}) {option}")).collect();
         let mut content = options.clone();
@@ -74,14 +107,6 @@ impl Task for Choice {
             key,
             facts: Facts::Choice(question),
         }
-    }
-
-    fn score(&self, problem: &Problem, response: &str) -> Score {
-        let Facts::Choice(question) = &problem.facts else { return Score::default() };
-        let found = last_letter(response);
-        let correct = found.is_some() && found == LETTERS.get(question.answer).copied();
-        let strict = question.wordings().any(|wording| question.explain(wording) == response.trim());
-        Score { correct, strict: Some(strict), extracted: found.map(String::from) }
     }
 }
 
@@ -166,6 +191,20 @@ fn category(rng: &mut Rng) -> Draw {
         answer: answer.into(),
         others: rng.sample(&pool, OPTIONS - 1).iter().map(ToString::to_string).collect(),
         content: name.into(),
+    }
+}
+
+/// Options called one after the other by their value; the last is the answer.
+fn find(options: &[String], called: &[usize]) -> Draw {
+    let (&last, before) = called.split_last().unwrap_or((&0, &[]));
+    let values: Vec<&str> = called.iter().map(|&at| options[at].as_str()).collect();
+    let found: String = before.iter().map(|&at| format!("{} ({}), ", options[at], LETTERS[at])).collect();
+    Draw {
+        asks: vec![format!("Find {}.", values.join(", "))],
+        reasons: vec![format!("{found}{{v}} {{x}}")],
+        answer: options[last].clone(),
+        others: Vec::new(),
+        content: values.join(","),
     }
 }
 

@@ -50,6 +50,27 @@ impl Task for Lines {
     fn generate(&self, rng: &mut Rng) -> Problem {
         let kind = *rng.pick(&KINDS);
         let length = rng.between(SHORTEST, LONGEST) as usize;
+        self.compose(rng, kind, length)
+    }
+
+    /// Insertion: the one operation that must find a name and open a gap beside it. Shorter lists first show how.
+    fn drill(&self, rng: &mut Rng) -> Option<Problem> {
+        let length = rng.between(2, LONGEST) as usize;
+        Some(self.compose(rng, "lines/insert", length))
+    }
+
+    fn score(&self, problem: &Problem, response: &str) -> Score {
+        let Facts::Lines(queue) = &problem.facts else { return Score::default() };
+        let found = listed(response);
+        let correct = queue.accepts(&found);
+        let text = response.trim();
+        let strict = correct && LEADS.iter().any(|lead| text == format!("{lead} {}.", found.join(", ")));
+        Score { correct, strict: Some(strict), extracted: Some(found.join(", ")) }
+    }
+}
+
+impl Lines {
+    fn compose(&self, rng: &mut Rng, kind: &str, length: usize) -> Problem {
         let mut names = rng.sample(&NAMES, length + 1);
         let spare = names.pop().unwrap_or(NAMES[0]);
         let at = rng.below(length);
@@ -71,15 +92,6 @@ impl Task for Lines {
                 any_order: kind == "lines/shuffle",
             }),
         }
-    }
-
-    fn score(&self, problem: &Problem, response: &str) -> Score {
-        let Facts::Lines(queue) = &problem.facts else { return Score::default() };
-        let found = listed(response);
-        let correct = queue.accepts(&found);
-        let text = response.trim();
-        let strict = correct && LEADS.iter().any(|lead| text == format!("{lead} {}.", found.join(", ")));
-        Score { correct, strict: Some(strict), extracted: Some(found.join(", ")) }
     }
 }
 

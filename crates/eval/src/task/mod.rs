@@ -26,7 +26,7 @@ pub use lines::Queue;
 pub use program::{Assignment, Case, python};
 pub use rng::Rng;
 pub use stream::{
-    Mixture, Problems, Split, held_out, mixture, problem_at, problems, test_set, validation_set,
+    Mixture, Problems, Split, drill_name, held_out, mixture, problem_at, problems, test_set, validation_set,
 };
 
 /// One problem: what is asked, one right answer, and what the checker needs to judge any other.
@@ -84,6 +84,11 @@ pub trait Task: Send + Sync {
     fn kinds(&self) -> &'static [&'static str];
     /// Draws one problem.
     fn generate(&self, rng: &mut Rng) -> Problem;
+    /// Draws a problem that drills what this task's problems need most and show least often. Training may mix them in
+    /// (as `NAME/drill`); they are never held out. Nothing where the task needs none.
+    fn drill(&self, _rng: &mut Rng) -> Option<Problem> {
+        None
+    }
     /// Judges a response by program. A problem of another task scores wrong.
     fn score(&self, problem: &Problem, response: &str) -> Score;
 }

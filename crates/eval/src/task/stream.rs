@@ -50,6 +50,16 @@ fn draw(task: &dyn Task, split: Split, rng: &mut Rng) -> Problem {
     }
 }
 
+/// A drill of a task that is of the split.
+fn draw_drill(task: &dyn Task, split: Split, rng: &mut Rng) -> Option<Problem> {
+    loop {
+        let problem = task.drill(rng)?;
+        if Split::of(task.name(), &problem.key) == split {
+            return Some(problem);
+        }
+    }
+}
+
 /// The endless stream of a task's problems; problems may recur.
 pub fn problems(task: &dyn Task, split: Split, seed: u64) -> Problems<'_> {
     Problems { task, split, seed, index: 0 }
@@ -77,21 +87,37 @@ impl Iterator for Problems<'_> {
     }
 }
 
-/// The endless stream of all tasks, each drawn with the weight given for its name (1 if none is given).
+/// The endless stream of all tasks, each drawn with the weight given for its name (1 if none is given) and its drills
+/// with the weight given for `NAME/drill` (0 if none is given).
 pub fn mixture(weights: &[(&str, f64)], split: Split, seed: u64) -> Mixture {
-    let weight = |name: &str| {
-        weights.iter().find(|(known, _)| *known == name).map_or(1.0, |(_, weight)| weight.max(0.0))
+    let weight = |name: &str, absent: f64| {
+        weights.iter().find(|(known, _)| *known == name).map_or(absent, |(_, weight)| weight.max(0.0))
     };
-    let tasks = all().into_iter().map(|task| (weight(task.name()), task)).collect();
-    Mixture { tasks, split, seed, index: 0 }
+    let mut parts = Vec::new();
+    for (task, drill) in all().into_iter().zip(all()) {
+        parts.push(Part { weight: weight(task.name(), 1.0), drill: false, task });
+        parts.push(Part { weight: weight(&drill_name(drill.as_ref()), 0.0), drill: true, task: drill });
+    }
+    Mixture { parts, split, seed, index: 0 }
+}
+
+/// What a mixture calls the drills of a task.
+pub fn drill_name(task: &dyn Task) -> String {
+    format!("{}/drill", task.name())
 }
 
 /// See [`mixture`].
 pub struct Mixture {
-    tasks: Vec<(f64, Box<dyn Task>)>,
+    parts: Vec<Part>,
     split: Split,
     seed: u64,
     index: u64,
+}
+
+struct Part {
+    weight: f64,
+    drill: bool,
+    task: Box<dyn Task>,
 }
 
 impl Iterator for Mixture {
@@ -105,13 +131,18 @@ impl Iterator for Mixture {
         let index = self.index + n as u64;
         self.index = index + 1;
         let mut rng = Rng::stream(self.seed, index);
-        let total: f64 = self.tasks.iter().map(|(weight, _)| weight).sum();
+        let total: f64 = self.parts.iter().map(|part| part.weight).sum();
         let mut left = total * ((rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64);
-        let chosen = self.tasks.iter().find(|(weight, _)| {
-            left -= weight;
+        let part = self.parts.iter().find(|part| {
+            left -= part.weight;
             left < 0.0
-        });
-        chosen.map(|(_, task)| draw(task.as_ref(), self.split, &mut rng))
+        })?;
+        let task = part.task.as_ref();
+        if part.drill {
+            draw_drill(task, self.split, &mut rng)
+        } else {
+            Some(draw(task, self.split, &mut rng))
+        }
     }
 }
 

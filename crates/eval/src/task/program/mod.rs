@@ -47,6 +47,29 @@ impl Task for Program {
 
     fn generate(&self, rng: &mut Rng) -> Problem {
         let kind = *rng.pick(&[KINDS[0], KINDS[0], KINDS[1], KINDS[2], KINDS[2], KINDS[3]]);
+        self.compose(rng, kind)
+    }
+
+    /// Texts that join a given word: the one case where the answer copies a word of the question.
+    fn drill(&self, rng: &mut Rng) -> Option<Problem> {
+        loop {
+            let problem = self.compose(rng, "program/text");
+            if problem.response.contains('"') {
+                return Some(problem);
+            }
+        }
+    }
+
+    fn score(&self, problem: &Problem, response: &str) -> Score {
+        let Facts::Program(assignment) = &problem.facts else { return Score::default() };
+        let code = code(response);
+        let correct = Module::parse(code).is_ok_and(|module| assignment.passes(&module));
+        Score { correct, strict: None, extracted: Some(code.into()) }
+    }
+}
+
+impl Program {
+    fn compose(&self, rng: &mut Rng, kind: &str) -> Problem {
         let assignment = loop {
             let assignment =
                 Assignment { function: rng.pick(&FUNCTIONS).to_string(), recipe: Recipe::draw(rng, kind) };
@@ -63,13 +86,6 @@ impl Task for Program {
             key: format!("{kind}:{:016x}", assignment.fingerprint()),
             facts: Facts::Program(assignment),
         }
-    }
-
-    fn score(&self, problem: &Problem, response: &str) -> Score {
-        let Facts::Program(assignment) = &problem.facts else { return Score::default() };
-        let code = code(response);
-        let correct = Module::parse(code).is_ok_and(|module| assignment.passes(&module));
-        Score { correct, strict: None, extracted: Some(code.into()) }
     }
 }
 
