@@ -9,6 +9,8 @@ use crate::summary::{Line, Share, Summary};
 pub struct Point {
     /// The configuration.
     pub strategy: StrategySpec,
+    /// What it is a configuration of: the strategy's name, or the label of the grid it comes from.
+    pub method: String,
     /// Mean forward passes.
     pub forwards: f64,
     /// Accuracy.
@@ -21,6 +23,7 @@ impl Point {
     fn of(line: &Line) -> Self {
         Self {
             strategy: line.strategy.clone(),
+            method: line.strategy.name().to_owned(),
             forwards: line.forwards,
             accuracy: line.accuracy,
             tokens_per_forward: line.tokens_per_forward,
@@ -88,19 +91,27 @@ pub fn aup(points: &[&Point], y_max: f64) -> f64 {
     rho * y + curve.windows(2).map(area).sum::<f64>()
 }
 
-/// AUP of every strategy by name, best first.
-pub fn aups(points: &[Point]) -> Vec<(&'static str, f64)> {
+/// AUP of every method, best first.
+pub fn aups(points: &[Point]) -> Vec<(&str, f64)> {
     let y_max = points.iter().map(|p| 100.0 * p.accuracy.value).fold(0.0, f64::max);
-    let mut names: Vec<&'static str> = points.iter().map(|p| p.strategy.name()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let of = |name: &'static str| {
-        let own: Vec<&Point> = points.iter().filter(|p| p.strategy.name() == name).collect();
-        (name, aup(&own, y_max))
+    let of = |method| {
+        let own: Vec<&Point> = points.iter().filter(|p| p.method == method).collect();
+        (method, aup(&own, y_max))
     };
-    let mut all: Vec<(&'static str, f64)> = names.into_iter().map(of).collect();
+    let mut all: Vec<(&str, f64)> = methods(points).into_iter().map(of).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all
+}
+
+/// Every method once, in the order they are first met.
+pub fn methods(points: &[Point]) -> Vec<&str> {
+    let mut methods: Vec<&str> = Vec::new();
+    for point in points {
+        if !methods.contains(&point.method.as_str()) {
+            methods.push(&point.method);
+        }
+    }
+    methods
 }
 
 #[cfg(test)]
@@ -110,6 +121,7 @@ mod tests {
     fn point(forwards: f64, accuracy: f64, tokens_per_forward: f64) -> Point {
         Point {
             strategy: "entropy".parse().unwrap(),
+            method: "entropy".into(),
             forwards,
             accuracy: Share { value: accuracy, error: 0.0 },
             tokens_per_forward,

@@ -6,12 +6,14 @@
 //! strategy = "demask"                 # any spelling, parameters may be fixed in it
 //! tau = [0.04, 0.1]                   # every other key: values to try, all combinations
 //! gamma = [0.9, 0.5]
+//! label = "DEMASK"                    # optional, what tables and the figure call these [default: the strategy]
 //! ```
 
 use demask_decode::StrategySpec;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
+use crate::frontier::Point;
 
 /// Appendix C: 60 configurations of DEMASK and 45 of KLASS.
 pub const PAPER: &str = include_str!("grid/paper.toml");
@@ -25,6 +27,8 @@ pub struct Grid {
     pub baseline: StrategySpec,
     /// All configurations in order, the baseline not among them unless a grid names it.
     pub configurations: Vec<StrategySpec>,
+    /// The configurations of each `[[grid]]` that has a label.
+    labels: Vec<(String, Vec<StrategySpec>)>,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +50,7 @@ impl Grid {
         let wrong = |problem: String| Error::Data(format!("{name}: {problem}"));
         let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
         let spec = |text: &str| text.parse::<StrategySpec>().map_err(|e| wrong(e.to_string()));
-        let mut configurations = Vec::new();
+        let (mut configurations, mut labels) = (Vec::new(), Vec::new());
         for table in &file.grid {
             let Some(strategy) = table.get("strategy").and_then(toml::Value::as_str) else {
                 return Err(wrong("a [[grid]] needs strategy = \"NAME\"".into()));
@@ -55,7 +59,8 @@ impl Grid {
             // In the order the strategy lists its parameters, so that a configuration has one spelling.
             let params = specs[0].entry().params;
             let place = |key: &str| params.iter().position(|p| p.key == key);
-            let mut lists: Vec<_> = table.iter().filter(|(key, _)| *key != "strategy").collect();
+            let values = |key: &str| key != "strategy" && key != "label";
+            let mut lists: Vec<_> = table.iter().filter(|(key, _)| values(key)).collect();
             lists.sort_by_key(|(key, _)| place(key));
             for (key, values) in lists {
                 let Some(values) = values.as_array().filter(|v| !v.is_empty()) else {
@@ -70,6 +75,12 @@ impl Grid {
                 }
                 specs = more;
             }
+            if let Some(label) = table.get("label") {
+                let Some(label) = label.as_str() else {
+                    return Err(wrong(format!("label of {strategy} must be a text")));
+                };
+                labels.push((label.to_owned(), specs.clone()));
+            }
             configurations.extend(specs);
         }
         if configurations.is_empty() {
@@ -81,7 +92,23 @@ impl Grid {
                 unique.push(configuration);
             }
         }
-        Ok(Self { baseline: spec(&file.baseline)?, configurations: unique })
+        Ok(Self { baseline: spec(&file.baseline)?, configurations: unique, labels })
+    }
+
+    /// Adds the configurations of another grid.
+    pub fn extend(&mut self, other: Self) {
+        self.configurations.extend(other.configurations);
+        self.labels.extend(other.labels);
+    }
+
+    /// Calls each point what the first `[[grid]]` that holds it is labelled.
+    pub fn label(&self, mut points: Vec<Point>) -> Vec<Point> {
+        for point in &mut points {
+            if let Some((label, _)) = self.labels.iter().find(|(_, specs)| specs.contains(&point.strategy)) {
+                point.method.clone_from(label);
+            }
+        }
+        points
     }
 }
 

@@ -9,7 +9,7 @@ use demask_decode::StrategySpec;
 use demask_model::checkpoint::write::replace;
 
 use crate::error::Result;
-use crate::frontier::{Point, aups, frontier, points, ranks};
+use crate::frontier::{Point, aups, frontier, methods, points, ranks};
 use crate::grid::Grid;
 use crate::plot;
 use crate::runner::{self, Plan, Progress, Records, Sample, Subject};
@@ -51,7 +51,7 @@ pub fn run(
                 .filter(|s| s.index < n && left.contains(&s.strategy))
                 .cloned()
                 .collect();
-            let points = points(&Summary::new(&of_round, Some(&grid.baseline))?);
+            let points = grid.label(points(&Summary::new(&of_round, Some(&grid.baseline))?));
             left = better_half(&points, &grid.baseline);
         }
     }
@@ -77,20 +77,12 @@ impl Problems {
     }
 }
 
-/// The baseline and, of each strategy, the half nearest to its frontier.
+/// The baseline and, of each method, the half nearest to its frontier.
 fn better_half(points: &[Point], baseline: &StrategySpec) -> Vec<StrategySpec> {
     let mut kept = vec![baseline.clone()];
-    let mut names: Vec<&str> = points.iter().map(|p| p.strategy.name()).collect();
-    names.dedup();
-    for (number, name) in names.iter().enumerate() {
-        if names[..number].contains(name) {
-            continue;
-        }
-        let own: Vec<Point> = points
-            .iter()
-            .filter(|p| p.strategy.name() == *name && p.strategy != *baseline)
-            .cloned()
-            .collect();
+    for method in methods(points) {
+        let own: Vec<Point> =
+            points.iter().filter(|p| p.method == method && p.strategy != *baseline).cloned().collect();
         let ranks = ranks(&own);
         let mut order: Vec<usize> = (0..own.len()).collect();
         order.sort_by(|&a, &b| {
@@ -104,23 +96,18 @@ fn better_half(points: &[Point], baseline: &StrategySpec) -> Vec<StrategySpec> {
     kept
 }
 
-/// The chosen configuration of every strategy, by [`RULE`].
+/// The chosen configuration of every method, by [`RULE`].
 pub fn choose(points: &[Point]) -> Vec<&Point> {
-    let mut chosen: Vec<&Point> = Vec::new();
-    for point in points {
-        let name = point.strategy.name();
-        if chosen.iter().any(|c| c.strategy.name() == name) {
-            continue;
-        }
-        let own: Vec<&Point> = points.iter().filter(|p| p.strategy.name() == name).collect();
+    let choice = |method| {
+        let own: Vec<&Point> = points.iter().filter(|p| p.method == method).collect();
         let best = own.iter().max_by(|a, b| a.accuracy.value.total_cmp(&b.accuracy.value));
         let floor = best.map_or(0.0, |b| b.accuracy.value - b.accuracy.error);
         let good = own.into_iter().filter(|p| p.accuracy.value >= floor);
-        chosen.extend(good.min_by(|a, b| {
+        good.min_by(|a, b| {
             a.forwards.total_cmp(&b.forwards).then(b.accuracy.value.total_cmp(&a.accuracy.value))
-        }));
-    }
-    chosen
+        })
+    };
+    methods(points).into_iter().filter_map(choice).collect()
 }
 
 /// What a sweep found.
@@ -133,22 +120,22 @@ pub struct Report {
 
 impl Report {
     /// Of the configurations that saw all problems.
-    pub fn new(samples: &[Sample], complete: &[StrategySpec], baseline: &StrategySpec) -> Result<Self> {
+    pub fn new(samples: &[Sample], complete: &[StrategySpec], grid: &Grid) -> Result<Self> {
         let whole: Vec<Sample> = samples.iter().filter(|s| complete.contains(&s.strategy)).cloned().collect();
-        let summary = Summary::new(&whole, Some(baseline).filter(|b| complete.contains(b)))?;
-        Ok(Self { points: points(&summary), summary })
+        let summary = Summary::new(&whole, Some(&grid.baseline).filter(|b| complete.contains(b)))?;
+        Ok(Self { points: grid.label(points(&summary)), summary })
     }
 
-    /// The chosen configurations and the AUP of every strategy.
+    /// The chosen configuration and the AUP of every method.
     pub fn table(&self) -> Table {
         let mut table =
             Table::new(RULE, ["strategy", "chosen", "accuracy %", "NFE", "NFE ×", "on frontier", "AUP"]);
         let front: Vec<&Point> = frontier(&self.points.iter().collect::<Vec<_>>());
+        let chosen = choose(&self.points);
         for (name, aup) in aups(&self.points) {
-            let chosen = choose(&self.points);
-            let Some(point) = chosen.iter().find(|p| p.strategy.name() == name) else { continue };
+            let Some(point) = chosen.iter().find(|p| p.method == name) else { continue };
             let fewer = self.summary.mean(&point.strategy).and_then(|l| self.summary.fewer_forwards(l));
-            let own = front.iter().filter(|p| p.strategy.name() == name).count();
+            let own = front.iter().filter(|p| p.method == name).count();
             let row: [Text; 7] = [
                 name.into(),
                 point.strategy.to_string().into(),
@@ -171,9 +158,7 @@ impl Report {
         let mut lines = String::new();
         choose(&self.points).iter().for_each(|p| _ = writeln!(lines, "{}", p.strategy));
         replace(&folder.join("chosen.txt"), |out| out.write_all(lines.as_bytes()))?;
-        let several = |p: &&Point| {
-            self.points.iter().filter(|other| other.strategy.name() == p.strategy.name()).count() > 1
-        };
+        let several = |p: &&Point| self.points.iter().filter(|other| other.method == p.method).count() > 1;
         let chosen = choose(&self.points).into_iter().filter(several).collect();
         plot::write(&folder.join(name), &Tradeoff { title: title.into(), points: &self.points, chosen })
     }
@@ -185,8 +170,9 @@ mod tests {
     use crate::summary::Share;
 
     fn point(spelling: &str, forwards: f64, accuracy: f64) -> Point {
-        let strategy = spelling.parse().unwrap();
+        let strategy: StrategySpec = spelling.parse().unwrap();
         Point {
+            method: strategy.name().into(),
             strategy,
             forwards,
             accuracy: Share { value: accuracy, error: 0.02 },

@@ -8,7 +8,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::frontier::{Point, frontier};
+use crate::frontier::{Point, frontier, methods};
 use crate::plot::{COLOURS, Drawn, FONT, Figure};
 use crate::summary::is_one_token_entropy;
 
@@ -30,16 +30,10 @@ pub struct Tradeoff<'a> {
 }
 
 impl Tradeoff<'_> {
-    /// Points by strategy, strategies in the order they were first met.
-    fn series(&self) -> Vec<(&'static str, Vec<&Point>)> {
-        let mut series: Vec<(&'static str, Vec<&Point>)> = Vec::new();
-        for point in self.points {
-            match series.iter_mut().find(|s| s.0 == point.strategy.name()) {
-                Some(found) => found.1.push(point),
-                None => series.push((point.strategy.name(), vec![point])),
-            }
-        }
-        series
+    /// Points by method, methods in the order they were first met.
+    fn series(&self) -> Vec<(&str, Vec<&Point>)> {
+        let of = |method| (method, self.points.iter().filter(|p| p.method == method).collect());
+        methods(self.points).into_iter().map(of).collect()
     }
 
     fn range(values: impl Iterator<Item = f64>, least: f64) -> std::ops::Range<f64> {
@@ -287,6 +281,7 @@ mod tests {
     fn point(spelling: &str, forwards: f64, accuracy: f64) -> Point {
         Point {
             strategy: spelling.parse().unwrap(),
+            method: spelling.split(':').next().unwrap_or_default().into(),
             forwards,
             accuracy: Share { value: accuracy, error: 0.01 },
             tokens_per_forward: 1.0,

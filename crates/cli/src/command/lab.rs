@@ -61,13 +61,16 @@ pub fn run(args: &Args) -> Result<()> {
     let points = points(&summary);
     let title =
         format!("{} on {} ({} problems each)", "Accuracy and steps", summary.tasks.join(", "), args.n);
-    plot::write(&args.out.join("picture"), &Tradeoff { title, points: &points, chosen: Vec::new() })?;
+    let report = sweep::Report { points, summary };
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", summary.table().plain())?;
+    write!(out, "{}", report.summary.table().plain())?;
     if args.grid {
-        let report = sweep::Report { points, summary };
-        report.table().write(&args.out.join("chosen"))?;
+        report.write(&args.out, "picture", &title)?;
         write!(out, "\n{}\n{}", sweep::RULE, report.table().plain())?;
+    } else {
+        report.summary.write(&args.out)?;
+        let figure = Tradeoff { title, points: &report.points, chosen: Vec::new() };
+        plot::write(&args.out.join("picture"), &figure)?;
     }
     writeln!(out, "table.md, summary.csv, picture.svg and the records are in {}", args.out.display())?;
     Ok(())

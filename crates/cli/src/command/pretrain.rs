@@ -157,7 +157,8 @@ fn check_names(config: &Config) -> Result<()> {
 /// The weight of every part of the stream: tasks left out of a mixture have none.
 fn weights(mixture: &BTreeMap<String, f64>) -> Vec<(&str, f64)> {
     let left_out = if mixture.is_empty() { 1.0 } else { 0.0 };
-    let mut weights: Vec<(&str, f64)> = mixture.iter().map(|(part, weight)| (part.as_str(), *weight)).collect();
+    let mut weights: Vec<(&str, f64)> =
+        mixture.iter().map(|(part, weight)| (part.as_str(), *weight)).collect();
     for task in task::all() {
         if !mixture.contains_key(task.name()) {
             weights.push((task.name(), left_out));

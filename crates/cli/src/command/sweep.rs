@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
     )?;
     bar.finish();
     let ControlFlow::Continue(complete) = outcome else { return Ok(()) };
-    let report = Report::new(records.samples(), &complete, &grid.baseline)?;
+    let report = Report::new(records.samples(), &complete, &grid)?;
     let title = format!(
         "{} configurations on {} ({} problems each)",
         report.points.len(),
@@ -87,7 +87,7 @@ fn grid(args: &Args) -> Result<Grid> {
         };
         let grid = Grid::parse(name, &text)?;
         match &mut whole {
-            Some(whole) => whole.configurations.extend(grid.configurations),
+            Some(whole) => whole.extend(grid),
             None => whole = Some(grid),
         }
     }
