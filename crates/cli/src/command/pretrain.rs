@@ -143,13 +143,12 @@ fn train_tokenizer(out: &Path, mixture: &BTreeMap<String, f64>) -> Result<()> {
 }
 
 fn check_names(config: &Config) -> Result<()> {
-    let known: Vec<&str> = task::all().iter().map(|task| task.name()).collect();
-    let task_of = |part: &str| known.contains(&part.strip_suffix("/drill").unwrap_or(part));
-    match config.data.mixture.keys().find(|part| !task_of(part)) {
-        Some(name) => bail!(
-            "data.mixture: there is no task {name:?}; the tasks are {}, and NAME/drill of each",
-            known.join(", ")
-        ),
+    let tasks = task::all();
+    let drilled = tasks.iter().filter(|task| task.drill(&mut task::Rng::new(0)).is_some());
+    let drills = drilled.map(|task| task::drill_name(task.as_ref()));
+    let known: Vec<String> = tasks.iter().map(|task| task.name().to_owned()).chain(drills).collect();
+    match config.data.mixture.keys().find(|part| !known.contains(part)) {
+        Some(name) => bail!("data.mixture: there is no {name:?}; there are {}", known.join(", ")),
         None => Ok(()),
     }
 }

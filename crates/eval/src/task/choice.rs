@@ -9,7 +9,7 @@ use super::{Facts, Problem, Rng, Score, Task};
 
 const OPTIONS: usize = 10;
 const LETTERS: [char; OPTIONS] = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J'];
-const KINDS: [&str; 4] = ["choice/sum", "choice/difference", "choice/next", "choice/category"];
+const KINDS: [&str; 4] = ["choice/category", "choice/initial", "choice/bound", "choice/multiple"];
 /// How the fact is opened.
 const LEADS: [&str; 3] = ["Here", "We see that", "Note that"];
 /// How the letter is concluded.
@@ -45,7 +45,7 @@ impl Task for Choice {
     }
 
     fn version(&self) -> u32 {
-        3
+        4
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -54,44 +54,16 @@ impl Task for Choice {
 
     fn generate(&self, rng: &mut Rng) -> Problem {
         let kind = *rng.pick(&KINDS);
-        let drawn = draw(rng, kind);
-        self.compose(rng, kind, drawn)
-    }
-
-    /// Looking up: several options are called by value, each must be given its letter.
-    fn drill(&self, rng: &mut Rng) -> Option<Problem> {
-        let low = rng.between(0, 10);
-        let pool: Vec<String> = if rng.below(4) == 0 {
-            CATEGORIES.iter().flat_map(|(_, words)| words).map(ToString::to_string).collect()
-        } else {
-            (low..=low + 25).map(|number| number.to_string()).collect()
+        let mut drawn = match kind {
+            "choice/category" => category(rng),
+            "choice/initial" => initial(rng),
+            "choice/bound" => bound(rng),
+            _ => multiple(rng),
         };
-        let mut options = rng.sample(&pool, OPTIONS);
-        rng.shuffle(&mut options);
-        let called = rng.sample(&(0..OPTIONS).collect::<Vec<_>>(), 6);
-        Some(self.pose(rng, "choice/find", find(&options, &called), options, called[5]))
-    }
-
-    fn score(&self, problem: &Problem, response: &str) -> Score {
-        let Facts::Choice(question) = &problem.facts else { return Score::default() };
-        let found = last_letter(response);
-        let correct = found.is_some() && found == LETTERS.get(question.answer).copied();
-        let strict = question.wordings().any(|wording| question.explain(wording) == response.trim());
-        Score { correct, strict: Some(strict), extracted: found.map(String::from) }
-    }
-}
-
-impl Choice {
-    /// Places the right option among the others.
-    fn compose(&self, rng: &mut Rng, kind: &str, mut drawn: Draw) -> Problem {
         let mut options = std::mem::take(&mut drawn.others);
         let answer = rng.below(OPTIONS);
         rng.shuffle(&mut options);
-        options.insert(answer, drawn.answer.clone());
-        self.pose(rng, kind, drawn, options, answer)
-    }
-
-    fn pose(&self, rng: &mut Rng, kind: &str, drawn: Draw, options: Vec<String>, answer: usize) -> Problem {
+        options.insert(answer, drawn.answer);
         let listed: String =
             options.iter().zip(LETTERS).map(|(option, letter)| format!(" ({letter}) {option}")).collect();
         let mut content = options.clone();
@@ -107,6 +79,14 @@ impl Choice {
             key,
             facts: Facts::Choice(question),
         }
+    }
+
+    fn score(&self, problem: &Problem, response: &str) -> Score {
+        let Facts::Choice(question) = &problem.facts else { return Score::default() };
+        let found = last_letter(response);
+        let correct = found.is_some() && found == LETTERS.get(question.answer).copied();
+        let strict = question.wordings().any(|wording| question.explain(wording) == response.trim());
+        Score { correct, strict: Some(strict), extracted: found.map(String::from) }
     }
 }
 
@@ -135,50 +115,6 @@ struct Draw {
     content: String,
 }
 
-fn draw(rng: &mut Rng, kind: &str) -> Draw {
-    match kind {
-        "choice/sum" => {
-            let (a, b) = (rng.between(1, 20), rng.between(1, 9));
-            equation(rng, a, b, a + b, ["+", "plus"])
-        }
-        "choice/difference" => {
-            let b = rng.between(1, 9);
-            let a = b + rng.between(0, 20);
-            equation(rng, a, b, a - b, ["-", "minus"])
-        }
-        "choice/next" => next(rng),
-        _ => category(rng),
-    }
-}
-
-fn equation(rng: &mut Rng, a: i64, b: i64, result: i64, [sign, word]: [&str; 2]) -> Draw {
-    Draw {
-        asks: vec![format!("What is {a} {sign} {b}?"), format!("What is {a} {word} {b}?")],
-        reasons: vec![format!("{a} {sign} {b} = {{v}} {{x}}"), format!("{a} {word} {b} is {{v}} {{x}}")],
-        answer: result.to_string(),
-        others: near(rng, result),
-        content: format!("{a}{sign}{b}"),
-    }
-}
-
-fn next(rng: &mut Rng) -> Draw {
-    let (start, step) = (rng.between(1, 15), rng.between(2, 5));
-    let (b, c, d) = (start + step, start + 2 * step, start + 3 * step);
-    Draw {
-        asks: vec![
-            format!("What comes next: {start}, {b}, {c}?"),
-            format!("Which number follows {start}, {b}, {c}?"),
-        ],
-        reasons: vec![
-            format!("each step adds {step}, and {c} + {step} = {{v}} {{x}}"),
-            format!("we add {step}, and {c} plus {step} is {{v}} {{x}}"),
-        ],
-        answer: d.to_string(),
-        others: near(rng, d),
-        content: format!("{start},{b},{c}"),
-    }
-}
-
 fn category(rng: &mut Rng) -> Draw {
     let (name, members) = *rng.pick(&CATEGORIES);
     let article = if name == "animal" { "an" } else { "a" };
@@ -194,25 +130,68 @@ fn category(rng: &mut Rng) -> Draw {
     }
 }
 
-/// Options called one after the other by their value; the last is the answer.
-fn find(options: &[String], called: &[usize]) -> Draw {
-    let (&last, before) = called.split_last().unwrap_or((&0, &[]));
-    let values: Vec<&str> = called.iter().map(|&at| options[at].as_str()).collect();
-    let found: String = before.iter().map(|&at| format!("{} ({}), ", options[at], LETTERS[at])).collect();
+/// The one word with an initial.
+fn initial(rng: &mut Rng) -> Draw {
+    let words: Vec<&str> = CATEGORIES.iter().flat_map(|(_, words)| words).copied().collect();
+    let answer = *rng.pick(&words);
+    let first = answer[..1].to_uppercase();
+    let pool: Vec<&str> = words.into_iter().filter(|word| word[..1] != answer[..1]).collect();
     Draw {
-        asks: vec![format!("Find {}.", values.join(", "))],
-        reasons: vec![format!("{found}{{v}} {{x}}")],
-        answer: options[last].clone(),
-        others: Vec::new(),
-        content: values.join(","),
+        asks: vec![format!("Which of these starts with {first}?"), format!("Find what starts with {first}.")],
+        reasons: vec![format!("{{v}} {{x}} starts with {first}"), format!("{first} starts {{v}} {{x}}")],
+        answer: answer.into(),
+        others: rng.sample(&pool, OPTIONS - 1).iter().map(ToString::to_string).collect(),
+        content: first,
     }
 }
 
-/// Nine other numbers around a right one.
-fn near(rng: &mut Rng, right: i64) -> Vec<String> {
-    let low = (right - 12).max(0);
-    let pool: Vec<i64> = (low..=low + 24).filter(|&other| other != right).collect();
-    rng.sample(&pool, OPTIONS - 1).iter().map(ToString::to_string).collect()
+/// The one number above or below a bound.
+fn bound(rng: &mut Rng) -> Draw {
+    let bound = rng.between(12, 23);
+    let ((low, high), sign, word) =
+        *rng.pick(&[((bound + 1, 35), ">", "above"), ((1, bound - 1), "<", "below")]);
+    let inside: Vec<i64> = (low..=high).collect();
+    let outside = (1..=35).filter(|number| !inside.contains(number) && *number != bound);
+    numbers(
+        rng,
+        [format!("Which number is {word} {bound}?"), format!("Find the number {word} {bound}.")],
+        [format!("{{v}} {{x}} is {word} {bound}"), format!("we have {{v}} {{x}} {sign} {bound}")],
+        &inside,
+        &outside.collect::<Vec<_>>(),
+        format!("{sign}{bound}"),
+    )
+}
+
+/// The one multiple of a number.
+fn multiple(rng: &mut Rng) -> Draw {
+    let of = *rng.pick(&[2, 5, 10]);
+    let (inside, outside): (Vec<i64>, Vec<i64>) = (1..=40).partition(|number| number % of == 0);
+    numbers(
+        rng,
+        [format!("Which number is divisible by {of}?"), format!("Find a number that {of} divides.")],
+        [format!("{{v}} {{x}} is divisible by {of}"), format!("{of} divides {{v}} {{x}}")],
+        &inside,
+        &outside,
+        format!("%{of}"),
+    )
+}
+
+/// One number of those that are meant among nine that are not.
+fn numbers(
+    rng: &mut Rng,
+    asks: [String; 2],
+    reasons: [String; 2],
+    inside: &[i64],
+    outside: &[i64],
+    content: String,
+) -> Draw {
+    Draw {
+        asks: asks.into(),
+        reasons: reasons.into(),
+        answer: rng.pick(inside).to_string(),
+        others: rng.sample(outside, OPTIONS - 1).iter().map(ToString::to_string).collect(),
+        content,
+    }
 }
 
 /// The letter after the last "answer is", with or without brackets.

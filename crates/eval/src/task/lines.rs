@@ -40,7 +40,7 @@ impl Task for Lines {
     }
 
     fn version(&self) -> u32 {
-        2
+        3
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -132,19 +132,16 @@ fn operate(rng: &mut Rng, kind: &str, names: &[&'static str], at: usize, spare: 
             (rng.pick(&["Sort it.", "Put it in order."]).to_string(), String::new())
         }
         "lines/insert" => {
-            let after = rng.coin();
-            answer.insert(at + usize::from(after), spare);
-            let side = if after { "after" } else { "before" };
-            (
-                rng.pick(&["Insert {a} {s} {b}.", "Put {a} {s} {b}."])
-                    .replace("{a}", spare)
-                    .replace("{b}", chosen)
-                    .replace("{s}", side),
-                {
-                    // "After the third" and "before the fourth" are one problem.
-                    format!("{spare}@{}", at + usize::from(after))
-                },
-            )
+            // Beside someone, or at an end.
+            let (place, wordings): (usize, [&str; 2]) = match rng.below(4) {
+                0 => (0, ["Insert {a} first.", "Put {a} first."]),
+                1 => (names.len(), ["Insert {a} last.", "Put {a} last."]),
+                2 => (at, ["Insert {a} before {b}.", "Put {a} before {b}."]),
+                _ => (at + 1, ["Insert {a} after {b}.", "Put {a} after {b}."]),
+            };
+            answer.insert(place, spare);
+            // "After the third" and "before the fourth" are one problem.
+            (rng.pick(&wordings).replace("{a}", spare).replace("{b}", chosen), format!("{spare}@{place}"))
         }
         "lines/remove" => {
             answer.remove(at);

@@ -244,3 +244,22 @@ fn drop_word(rng: &mut Rng, text: &str) -> Option<String> {
 fn repeat_word(rng: &mut Rng, text: &str) -> Option<String> {
     swap(rng, text, |_| true, |_, word| format!("{word} {word}"))
 }
+
+#[test]
+fn drills_are_right_answers_of_their_task_and_never_held_out() {
+    let weights: Vec<(&str, f64)> = all().iter().map(|task| (task.name(), 0.0)).collect();
+    let drilled: Vec<_> = all().into_iter().filter(|task| task.drill(&mut Rng::new(1)).is_some()).collect();
+    assert!(!drilled.is_empty());
+    for task in drilled {
+        let name = drill_name(task.as_ref());
+        let mut weights = weights.clone();
+        weights.push((&name, 1.0));
+        for problem in mixture(&weights, Split::Train, 7).take(300) {
+            assert_eq!(
+                (problem.task.as_str(), Split::of(task.name(), &problem.key)),
+                (task.name(), Split::Train)
+            );
+            assert!(task.score(&problem, &problem.response).correct, "{}", problem.prompt);
+        }
+    }
+}
