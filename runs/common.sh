@@ -1,44 +1,63 @@
 # Shared by the scripts of this folder: flags, the command, a log of what was run.
-#   --quick      the embedded model's size: fewer problems
-#   --out DIR    where results go (default: results)
+#   --quick          the embedded model's size: fewer problems
+#   --out DIR        where results go (default: results)
+#   --limit N        another number of problems of each task, and of responses of Figure 2
+#   --tasks LIST     tasks of the tables (default: all, those of the embedded model)
+#   --tuned TASK     the task that parameters are chosen on (default: arith)
+#   --texts DATA     responses of Figure 2 (default: task:all)
+#   --protocol P, --data [TASK=]FILE, --allow-code-execution     for tasks that are benchmarks; see docs/benchmarks.md
 # Anything else goes to every command, for example --model DIR --predictor FILE.
-# DEMASK names the command (default: cargo run of this repository).
+# DEMASK names the command (default: built from this repository).
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-QUICK=0
-RESULTS=results
-MODEL=()
+QUICK=0 RESULTS=results LIMIT= TASKS=all TUNED=arith TEXTS=task:all
+MODEL=() EVAL=()
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) QUICK=1 ;;
     --out) RESULTS=$2; shift ;;
+    --limit) LIMIT=$2; shift ;;
+    --tasks) TASKS=$2; shift ;;
+    --tuned) TUNED=$2; shift ;;
+    --texts) TEXTS=$2; shift ;;
+    --protocol|--data) EVAL+=("$1" "$2"); shift ;;
+    --allow-code-execution) EVAL+=("$1") ;;
     *) MODEL+=("$1") ;;
   esac
   shift
 done
 if [ -z "${DEMASK:-}" ]; then
-  cargo build --release --quiet --manifest-path "$ROOT/Cargo.toml"
+  cargo build --release --workspace --locked --quiet --manifest-path "$ROOT/Cargo.toml"
   DEMASK="${CARGO_TARGET_DIR:-$ROOT/target}/release/demask"
 fi
 # The paper's sampling: temperature 0.1, top-p 0.9.
-SAMPLING=(--temperature 0.1 --top-p 0.9 --seed 0)
+EVAL+=(--temperature 0.1 --top-p 0.9 --seed 0 "${MODEL[@]}")
+
+# size QUICK FULL: how many of something.
+size() {
+  if [ -n "$LIMIT" ]; then echo "$LIMIT"; elif [ $QUICK = 1 ]; then echo "$1"; else echo "$2"; fi
+}
+
+# LIMITED: problems of each task of a table; a whole benchmark at full size.
+LIMITED=(--limit "$(size 200 500)")
+if [ $QUICK = 0 ] && [ -z "$LIMIT" ] && [ "$TASKS" != all ]; then LIMITED=(); fi
 
 # begin NAME: the folder of one result, with a log of its commands.
 begin() {
   OUT=$RESULTS/$1
   mkdir -p "$OUT"
-  { echo "# $1, $("$DEMASK" --version)"; nproc | sed 's/^/# cores: /'; } > "$OUT/config.txt"
+  echo "# $1, $("$DEMASK" --version), $(nproc) cores" > "$OUT/config.txt"
 }
 
 # run ARGS…: runs the command and notes it.
 run() {
-  echo "demask $*" >> "$OUT/config.txt"
+  # Where the results went is nobody's business but the one who ran it.
+  echo "demask ${*//$RESULTS/results}" >> "$OUT/config.txt"
   "$DEMASK" "$@"
 }
 
 # chosen NAME: the configuration that Figure 1's sweep chose for a strategy.
 chosen() {
   local file=$RESULTS/fig1/chosen.txt
-  [ -f "$file" ] || { echo "run runs/fig1.sh first: it chooses the configurations (no $file)" >&2; exit 1; }
-  grep -E "^$1(:|\$)" "$file"
+  grep -sE "^$1(:|\$)" "$file" || { echo "run runs/fig1.sh first: it chooses the $1 to use (not in $file)" >&2; exit 1; }
 }

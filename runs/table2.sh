@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Table 2: DEMASK and KLASS without EOS filling on a canvas longer than the answers, and the same with filling.
+# Table 2: DEMASK and KLASS without EOS filling, and the same with filling. The embedded model's tasks get a canvas that
+# is longer than their answers; benchmarks have one.
 source "$(dirname "$0")/common.sh"
 begin table2
-LIMIT=500; [ $QUICK = 1 ] && LIMIT=100
-METHODS=(-s "$(chosen demask)" -s "$(chosen klass)")
-COMMON=(--tasks all --limit $LIMIT --token-budget 1 --max-new-tokens 96 "${SAMPLING[@]}")
-run eval "${METHODS[@]}" "${COMMON[@]}" --eos none "${MODEL[@]}" --out "$OUT/without"
-run eval "${METHODS[@]}" "${COMMON[@]}" --eos fill-after "${MODEL[@]}" --out "$OUT/with"
+KLASS=$(chosen klass)
+DEPENDENCY=$(chosen demask)
+COMMON=(-s "$DEPENDENCY" -s "$KLASS" --tasks "$TASKS" "${LIMITED[@]}" --token-budget 1 "${EVAL[@]}")
+[ "$TASKS" != all ] || COMMON+=(--max-new-tokens 96)
+run eval "${COMMON[@]}" --eos none --out "$OUT/without"
+run eval "${COMMON[@]}" --eos fill-after --out "$OUT/with"
 run table eos "$OUT/without" --out "$OUT/table2"
 run table main "$OUT/with" --out "$OUT/table2-filled"

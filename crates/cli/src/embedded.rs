@@ -14,6 +14,7 @@ use demask_model::{Backbone as _, Spec, Transformer};
 
 use crate::args::ModelArgs;
 use crate::loaded::{self, Defaults, Loaded};
+use crate::wording::Wording;
 
 /// How messages name the embedded files.
 pub const NAME: &str = "demask-tiny";
@@ -25,16 +26,25 @@ const TOKENIZER: &[u8] = include_bytes!("../../../assets/tiny/tokenizer.json");
 const SETTINGS: &[u8] = include_bytes!("../../../assets/tiny/tokenizer_config.json");
 const PREDICTOR: &[u8] = include_bytes!("../../../assets/tiny/predictor.safetensors");
 
-/// Loads the embedded model with the predictor the flags name, or its own.
-pub fn open(args: &ModelArgs) -> Result<Loaded> {
-    let at = |file: &str| PathBuf::from(NAME).join(file);
-    let options = args.load_options()?;
+fn at(file: &str) -> PathBuf {
+    Path::new(NAME).join(file)
+}
+
+/// How the embedded model reads and writes.
+pub fn wording() -> Result<Wording> {
     let spec = Spec::from_json(CONFIG, &at("config.json"))?;
-    let store = Store::from_bytes(at("model.safetensors"), WEIGHTS)?;
-    let backbone = Transformer::from_store(spec, &store, &options)?;
     let settings = Settings::from_bytes(at("tokenizer_config.json"), SETTINGS)?;
     let chat = ChatTemplate::from_settings(&settings)?;
-    let tokenizer = Tokenizer::from_bytes(at("tokenizer.json"), TOKENIZER, settings, backbone.spec().vocab)?;
+    let tokenizer = Tokenizer::from_bytes(at("tokenizer.json"), TOKENIZER, settings, spec.vocab)?;
+    Ok(Wording { folder: NAME.into(), spec, tokenizer, chat })
+}
+
+/// Loads the embedded model with the predictor the flags name, or its own.
+pub fn open(args: &ModelArgs) -> Result<Loaded> {
+    let options = args.load_options()?;
+    let Wording { spec, tokenizer, chat, .. } = wording()?;
+    let store = Store::from_bytes(at("model.safetensors"), WEIGHTS)?;
+    let backbone = Transformer::from_store(spec, &store, &options)?;
     let predictor = match loaded::predictor(args, NAME.as_ref(), &backbone)? {
         Some(named) => named,
         None => own_predictor(&backbone)?,
@@ -44,7 +54,7 @@ pub fn open(args: &ModelArgs) -> Result<Loaded> {
 }
 
 fn own_predictor(backbone: &Transformer) -> Result<Arc<Predictor>> {
-    let store = Store::from_bytes(Path::new(NAME).join("predictor.safetensors"), PREDICTOR)?;
+    let store = Store::from_bytes(at("predictor.safetensors"), PREDICTOR)?;
     let predictor = Predictor::new(Parts::from_store(&store)?.0)?;
     predictor.check_fit(backbone.spec(), &backbone.fingerprint())?;
     Ok(Arc::new(predictor))

@@ -3,17 +3,21 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use demask_decode::StrategySpec;
+use demask_eval::benchmark;
 use demask_eval::runner::{self, Header, Plan, Progress, Records, Shard, Subject};
-use demask_eval::suite::{Generated, Suite, Text};
+use demask_eval::sandbox::Sandbox;
+use demask_eval::suite::{Generated, Questions, Reader, Suite, Text};
 use demask_eval::task::{self, Split};
 use demask_model::Backbone;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CanvasArgs, ModelArgs};
+use crate::benchmarks::{BenchmarkArgs, CodeArgs};
 use crate::loaded::Loaded;
 
 /// Problems of a generated task where no limit is given.
@@ -26,10 +30,11 @@ pub struct EvalArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub canvas: CanvasArgs,
-    /// Tasks, separated by commas: arith, choice, program, lines, grid, or all
+    /// Tasks, separated by commas: arith, choice, program, lines, grid, or all of these; and benchmarks: gsm8k, mmlu_pro
+    /// (or mmlu_pro_law, …), humaneval, mbpp, countdown, sudoku, or lm_eval's name of one
     #[arg(long, short = 't', value_delimiter = ',', default_value = "all", value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// Problems of each task [default: 200 of a generated task]
+    /// Problems of each task, the first ones [default: 200 of a generated task, all of a benchmark]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Tokens of all canvases decoded at once; 1 decodes one problem at a time, as the paper's timings do
@@ -38,6 +43,28 @@ pub struct EvalArgs {
     /// Also write a trace of every problem, with dependency matrices, into OUT/traces
     #[arg(long)]
     pub traces: bool,
+    #[command(flatten)]
+    pub benchmark: BenchmarkArgs,
+    #[command(flatten)]
+    pub code: CodeArgs,
+}
+
+impl EvalArgs {
+    /// Refuses tasks that are unknown, that have no data, or whose programs may not be run, before anything is loaded.
+    pub fn check(&self) -> Result<()> {
+        let names = self.names()?;
+        let benchmarks: Vec<&String> = names.iter().filter(|name| task::by_name(name).is_none()).collect();
+        for name in &benchmarks {
+            self.code.check(self.benchmark.check(name, benchmarks.len() == 1)?)?;
+        }
+        Ok(())
+    }
+
+    /// The tasks, `all` spelled out.
+    fn names(&self) -> Result<Vec<String>> {
+        let known = |name: &str| benchmark::ALL.iter().any(|d| d.answers_to(name));
+        names(&self.tasks, &known)
+    }
 }
 
 /// Held-out problems to measure on.
@@ -70,8 +97,15 @@ pub struct Evaluation<'a> {
     args: &'a EvalArgs,
     loaded: &'a Loaded,
     split: SplitArg,
+    sources: Vec<Source>,
     /// What the runner is told.
     pub plan: Plan,
+}
+
+/// Where a suite comes from.
+enum Source {
+    Task(String),
+    Benchmark(Questions),
 }
 
 impl<'a> Evaluation<'a> {
@@ -83,7 +117,54 @@ impl<'a> Evaluation<'a> {
             shard,
             traces: args.traces,
         };
-        Ok(Self { args, loaded, split, plan })
+        let mut evaluation = Self { args, loaded, split, sources: Vec::new(), plan };
+        evaluation.sources = evaluation.open()?;
+        Ok(evaluation)
+    }
+
+    /// Opens what the flags name; every question of a benchmark is put into words here.
+    fn open(&self) -> Result<Vec<Source>> {
+        let names = self.args.names()?;
+        let benchmarks = names.iter().filter(|name| task::by_name(name).is_none()).count();
+        let reader = Reader {
+            text: self.text(),
+            trailing: self.args.benchmark.trailing(),
+            positions: self.loaded.backbone.spec().max_positions,
+            length: self.length(),
+        };
+        let mut sandbox: Option<Arc<Sandbox>> = None;
+        let mut sources: Vec<Source> = Vec::new();
+        for name in names {
+            if task::by_name(&name).is_some() {
+                sources.push(Source::Task(name));
+                continue;
+            }
+            let tuning = self.split == SplitArg::Validation;
+            let (definition, mut items) = self.args.benchmark.open(&name, benchmarks == 1, tuning)?;
+            items.truncate(self.args.limit.map_or(usize::MAX, |n| n as usize));
+            if definition.code && sandbox.is_none() {
+                sandbox = self.args.code.sandbox(true)?.map(Arc::new);
+            }
+            let questions = Questions::new((definition, items), &reader, sandbox.clone())?;
+            if sources.iter().any(|s| matches!(s, Source::Benchmark(q) if q.name() == questions.name())) {
+                usage!("{name} is asked for twice under different names; leave one out");
+            }
+            if questions.cut() > 0 {
+                eprintln!(
+                    "{}: {} of {} prompts do not fit the model's context of {} tokens and lose their beginning",
+                    questions.name(),
+                    questions.cut(),
+                    questions.len(),
+                    reader.positions
+                );
+            }
+            sources.push(Source::Benchmark(questions));
+        }
+        Ok(sources)
+    }
+
+    fn length(&self) -> Option<usize> {
+        self.args.canvas.max_new_tokens.map(|n| n as usize)
     }
 
     /// The model as the runner sees it.
@@ -100,18 +181,31 @@ impl<'a> Evaluation<'a> {
         Text { tokenizer: &self.loaded.tokenizer, chat: self.loaded.chat.as_ref() }
     }
 
-    /// Problems of each task.
+    /// Problems of each task: the most that one has.
     pub fn limit(&self) -> usize {
-        self.args.limit.map_or(PROBLEMS, |n| n as usize)
+        self.sources.iter().map(|source| self.count(source)).max().unwrap_or(0)
     }
 
-    /// The suites the flags name, with so many problems each.
+    fn count(&self, source: &Source) -> usize {
+        match source {
+            Source::Task(_) => self.args.limit.map_or(PROBLEMS, |n| n as usize),
+            Source::Benchmark(questions) => questions.len(),
+        }
+    }
+
+    /// The suites the flags name, with at most so many problems each.
     pub fn suites(&self, limit: usize) -> Result<Vec<Box<dyn Suite>>> {
         let mut suites: Vec<Box<dyn Suite>> = Vec::new();
-        let length = self.args.canvas.max_new_tokens.map(|n| n as usize);
-        for name in task_names(&self.args.tasks)? {
-            let Some(task) = task::by_name(&name) else { continue };
-            suites.push(Box::new(Generated::new(task, self.split.split(), limit, &self.text(), length)?));
+        for source in &self.sources {
+            let n = self.count(source).min(limit);
+            match source {
+                Source::Benchmark(questions) => suites.push(Box::new(questions.first(n))),
+                Source::Task(name) => {
+                    let Some(task) = task::by_name(name) else { continue };
+                    let split = self.split.split();
+                    suites.push(Box::new(Generated::new(task, split, n, &self.text(), self.length())?));
+                }
+            }
         }
         Ok(suites)
     }
@@ -137,17 +231,25 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Names with `all` spelled out; an unknown one is refused before anything is loaded.
-pub fn task_names(names: &[String]) -> Result<Vec<String>> {
-    let known: Vec<String> = task::all().iter().map(|t| t.name().to_owned()).collect();
+/// Names of generated tasks, `all` spelled out; an unknown one is refused.
+pub fn task_names(given: &[String]) -> Result<Vec<String>> {
+    names(given, &|_| false)
+}
+
+/// Names of generated tasks and of others that are known, each once.
+fn names(given: &[String], also: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
+    let tasks: Vec<String> = task::all().iter().map(|t| t.name().to_owned()).collect();
     let mut found: Vec<String> = Vec::new();
-    for name in names.iter().map(|n| n.trim()).filter(|n| !n.is_empty()) {
+    for name in given.iter().map(|n| n.trim()).filter(|n| !n.is_empty()) {
         if name == "all" {
-            found.extend(known.iter().cloned());
-        } else if known.iter().any(|k| k == name) {
+            found.extend(tasks.iter().cloned());
+        } else if tasks.iter().any(|task| task == name) || also(name) {
             found.push(name.to_owned());
         } else {
-            usage!("there is no task {name:?}; the tasks are {}, or all of them with all", known.join(", "));
+            let tasks = tasks.join(", ");
+            let benchmarks = "and the benchmarks gsm8k, mmlu_pro, humaneval, mbpp, countdown, sudoku";
+            let benchmarks = if also("gsm8k") { benchmarks } else { "" };
+            usage!("there is no task {name:?}; the tasks are {tasks}, or all of them with all {benchmarks}");
         }
     }
     let mut unique: Vec<String> = Vec::new();
@@ -157,7 +259,7 @@ pub fn task_names(names: &[String]) -> Result<Vec<String>> {
         }
     });
     if unique.is_empty() {
-        usage!("no task was named; the tasks are {}", known.join(", "));
+        usage!("no task was named; the tasks are {}", tasks.join(", "));
     }
     Ok(unique)
 }

@@ -21,6 +21,7 @@ mod loaded;
 mod output;
 mod replay;
 mod view;
+mod wording;
 
 use std::process::ExitCode;
 

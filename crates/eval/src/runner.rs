@@ -226,6 +226,7 @@ fn check<'a>(
 ) -> Result<&'a Sample> {
     let item = suite.item(sample.index, &subject.text)?;
     if sample.version == suite.version()
+        && sample.protocol == suite.protocol()
         && sample.id == item.id
         && sample.prompt == item.prompt
         && sample.canvas == item.max_new_tokens
@@ -233,15 +234,20 @@ fn check<'a>(
         return Ok(sample);
     }
     let problem = format!(
-        "item {} of {} was another one, or was asked otherwise (version {} then, {} now; canvas {} then, {} now)",
+        "item {} of {} was another one, or was asked otherwise ({} then, {} now; canvas {} then, {} now)",
         sample.index,
         suite.name(),
-        sample.version,
-        suite.version(),
+        spelled(&(sample.version, sample.protocol.clone())),
+        spelled(&(suite.version(), suite.protocol())),
         sample.canvas,
         item.max_new_tokens
     );
     Err(Error::OtherRun { path: records.folder.join(RECORDS), problem })
+}
+
+/// A version and a protocol in words.
+fn spelled((version, protocol): &(u32, Option<String>)) -> String {
+    format!("{}version {version}", protocol.as_ref().map_or(String::new(), |p| format!("{p} ")))
 }
 
 /// Puts the records of shards together, as one run writes them: strategies and suites in the order they were first
@@ -262,6 +268,19 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
         }
     }
     samples.sort_by_key(|s| (order[&s.strategy.to_string()], order[&format!("task {}", s.task)], s.index));
+    let rules = |s: &Sample| (s.version, s.protocol.clone());
+    let mut rules_of: HashMap<&str, (u32, Option<String>)> = HashMap::new();
+    for sample in &samples {
+        let known = rules_of.entry(&sample.task).or_insert_with(|| rules(sample));
+        if *known != rules(sample) {
+            return Err(Error::Data(format!(
+                "the parts ask {} by different versions or protocols, {} and {}",
+                sample.task,
+                spelled(known),
+                spelled(&rules(sample))
+            )));
+        }
+    }
     let same = |a: &Sample, b: &Sample| {
         (a.index, &a.task, &a.strategy, &a.response, a.version)
             == (b.index, &b.task, &b.strategy, &b.response, b.version)

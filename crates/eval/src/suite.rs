@@ -1,10 +1,11 @@
 //! What the runner evaluates on: numbered items to ask and a program that judges the responses.
 //!
 //! A suite is a family of the embedded model's tasks ([`Generated`]) or a public benchmark under one of its
-//! protocols; the runner cannot tell them apart. Invariant: an item and the judgement of a response are functions
+//! protocols ([`Questions`]); the runner cannot tell them apart. Invariant: an item and the judgement of a response are functions
 //! of the item's number, the tokenizer and the chat template alone.
 
 mod generated;
+mod questions;
 
 use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
 
@@ -12,6 +13,7 @@ use crate::error::Result;
 use crate::task::Score;
 
 pub use generated::Generated;
+pub use questions::{Questions, Reader};
 
 /// Items to ask and how their responses are judged.
 pub trait Suite: Send + Sync {
@@ -19,6 +21,10 @@ pub trait Suite: Send + Sync {
     fn name(&self) -> &str;
     /// Raised whenever prompts or judgement change.
     fn version(&self) -> u32;
+    /// Whose rules are followed, where there are several.
+    fn protocol(&self) -> Option<String> {
+        None
+    }
     /// How many items there are.
     fn len(&self) -> usize;
     /// Whether there is none.

@@ -64,11 +64,12 @@ impl Table {
         for (number, row) in rows.iter().enumerate() {
             let _ = writeln!(out, "| {} |", row.join(" | "));
             if number == 0 {
+                // A colon may only stand at the end of a cell's dashes, or Markdown sees no table.
                 let rule = row.iter().enumerate().map(|(column, cell)| {
                     let width = cell.chars().count();
-                    if column == 0 { "-".repeat(width) } else { format!("{}:", "-".repeat(width.max(2) - 1)) }
+                    if column == 0 { "-".repeat(width + 2) } else { format!("{}:", "-".repeat(width + 1)) }
                 });
-                let _ = writeln!(out, "|-{}-|", rule.collect::<Vec<_>>().join("-|-"));
+                let _ = writeln!(out, "|{}|", rule.collect::<Vec<_>>().join("|"));
             }
         }
         out
@@ -180,6 +181,7 @@ mod tests {
             "{markdown}"
         );
         assert!(markdown.contains("longer\\|"));
+        assert!(markdown.contains("|----------|---------------:|"), "{markdown}");
         let latex = table.latex();
         assert!(
             latex.contains("1.0$\\pm$0.1 (2.0$\\times$)") && latex.contains("100 \\% of a\\_b"),

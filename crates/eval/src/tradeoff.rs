@@ -86,7 +86,7 @@ impl Figure for Tradeoff<'_> {
             self.draw_series(&mut chart, number, points)?;
         }
         self.name_points(&chart, &left)?;
-        legend(&right, &series)
+        legend(&right, &series, !self.chosen.is_empty())
     }
 }
 
@@ -209,7 +209,11 @@ impl Box2 {
 }
 
 /// The names of the strategies beside their markers.
-fn legend<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, series: &[(&str, Vec<&Point>)]) -> Drawn<DB> {
+fn legend<DB: DrawingBackend>(
+    area: &DrawingArea<DB, Shift>,
+    series: &[(&str, Vec<&Point>)],
+    chosen: bool,
+) -> Drawn<DB> {
     let style = (FONT, 13).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
     for (number, (name, _)) in series.iter().enumerate() {
         let y = 50 + ROW * number as i32;
@@ -225,6 +229,11 @@ fn legend<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, series: &[(&str, Ve
     if series.iter().any(|(_, points)| points.iter().any(|p| is_one_token_entropy(&p.strategy))) {
         area.draw(&Circle::new((12, y), 7, BLACK.stroke_width(2)))?;
         area.draw(&Text::new("one token a step", (26, y), small.clone()))?;
+        y += ROW;
+    }
+    if chosen {
+        area.draw(&Circle::new((12, y), 7, GREY.stroke_width(2)))?;
+        area.draw(&Text::new("the chosen configuration", (26, y), small.clone()))?;
         y += ROW;
     }
     if series.iter().any(|(_, points)| points.len() > 1) {

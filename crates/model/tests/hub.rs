@@ -11,7 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use demask_model::checkpoint::Store;
-use demask_model::checkpoint::source::{HubOptions, Progress, resolve, resolve_dataset, resolve_files};
+use demask_model::checkpoint::source::{
+    HubOptions, Progress, resolve, resolve_dataset, resolve_description, resolve_files,
+};
 use demask_model::checkpoint::synthetic::{self, Init};
 use demask_model::checkpoint::write::Options;
 use demask_model::checkpoint::{Dtype, INDEX};
@@ -561,6 +563,25 @@ fn a_cache_that_cannot_be_written_is_named() {
         error.contains("the cache") && error.contains("cannot be written") && error.contains("HF_HOME"),
         "{error}"
     );
+}
+
+#[test]
+fn a_description_is_fetched_without_weights_and_completed_later() {
+    let mut files = repository();
+    files.insert("predictor.safetensors".to_owned(), b"weights too".to_vec());
+    let (server, home) = (Server::start(files.clone()), tempfile::tempdir().unwrap());
+    let online = options(&server, &home);
+    let folder = resolve_description(NAME, &online, &mut ()).unwrap();
+    for (name, contents) in &files {
+        let wanted = name.ends_with(".json") && !name.contains("index");
+        assert_eq!(fs::read(folder.join(name)).ok(), wanted.then(|| contents.clone()), "{name}");
+    }
+    assert!(server.take_log().iter().all(|line| !line.contains("safetensors")));
+    let offline = HubOptions { offline: true, ..online.clone() };
+    assert_eq!(resolve_description(NAME, &offline, &mut ()).unwrap(), folder);
+    assert!(refusal(NAME, &offline).contains("not completely"));
+    assert_eq!(resolve(NAME, &online, &mut ()).unwrap(), folder);
+    assert_complete(&folder, &files);
 }
 
 #[test]

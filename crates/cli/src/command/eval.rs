@@ -8,7 +8,7 @@ use demask_decode::StrategySpec;
 use demask_eval::runner::{self, Shard};
 use demask_eval::summary::Summary;
 
-use crate::evaluating::{EvalArgs, Evaluation, SplitArg, task_names};
+use crate::evaluating::{EvalArgs, Evaluation, SplitArg};
 use crate::loaded::Loaded;
 
 /// Evaluates strategies on tasks: accuracy, steps, tokens per forward pass, time, speed-up
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn evaluate(args: &Run, folder: &Path) -> Result<()> {
-    task_names(&args.eval.tasks)?;
+    args.eval.check()?;
     let mut strategies = args.strategy.clone();
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !strategies.contains(b)) {
         strategies.insert(0, baseline.clone());

@@ -14,7 +14,7 @@ use demask_eval::summary::Summary;
 use demask_eval::sweep;
 use demask_eval::tradeoff::Tradeoff;
 
-use crate::evaluating::{EvalArgs, Evaluation, SplitArg, task_names};
+use crate::evaluating::{EvalArgs, Evaluation, SplitArg};
 use crate::loaded::Loaded;
 
 /// Compares every strategy on every task: one table and the accuracy/steps picture
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.eval.limit.is_some() {
         usage!("the number of problems is --n here");
     }
-    task_names(&args.eval.tasks)?;
+    args.eval.check()?;
     let loaded = Loaded::open(&args.eval.model)?;
     let strategies = strategies(args, &loaded)?;
     let eval = EvalArgs { limit: Some(args.n), ..args.eval.clone() };

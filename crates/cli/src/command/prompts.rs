@@ -3,16 +3,13 @@
 use std::io::Write;
 
 use anyhow::Result;
-use clap::ValueEnum;
 use demask_eval::benchmark::Item;
-use demask_model::Spec;
-use demask_model::text::{ChatTemplate, Tokenizer, Trailing};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use crate::args::ModelArgs;
 use crate::benchmarks::BenchmarkArgs;
-use crate::loaded::folder;
+use crate::wording::Wording;
 
 /// Prompts worked on at once.
 const CHUNK: usize = 256;
@@ -25,9 +22,6 @@ pub struct Args {
     pub task: String,
     #[command(flatten)]
     benchmark: BenchmarkArgs,
-    /// Which transformers renders an answer that is already begun: white space at its end is kept by the later ones
-    #[arg(long, value_enum, default_value_t = Transformers::Current)]
-    pub transformers: Transformers,
     /// Only the first N
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -35,36 +29,14 @@ pub struct Args {
     model: ModelArgs,
 }
 
-/// Versions of transformers that differ in a prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Transformers {
-    /// 4.47 and later
-    Current,
-    /// 4.46, the version Dream prescribes
-    #[value(name = "4.46")]
-    V4_46,
-}
-
-impl From<Transformers> for Trailing {
-    fn from(version: Transformers) -> Self {
-        match version {
-            Transformers::Current => Self::Keep,
-            Transformers::V4_46 => Self::Strip,
-        }
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let (definition, mut items) = args.benchmark.open(&args.task)?;
+    let (definition, mut items) = args.benchmark.open(&args.task, true, false)?;
     items.truncate(args.limit.unwrap_or(usize::MAX));
-    let folder = folder(&args.model)?;
-    let spec = Spec::from_folder(&folder)?;
-    let tokenizer = Tokenizer::open(&folder, spec.vocab)?;
-    let template = ChatTemplate::open(&folder)?;
+    let Wording { spec, tokenizer, chat: template, .. } = Wording::open(&args.model)?;
     let shots = args.benchmark.shots.unwrap_or(definition.shots);
     let line = |item: &Item| -> Result<Value> {
-        let prompt = item.text(template.as_ref(), args.transformers.into())?;
+        let prompt = item.text(template.as_ref(), args.benchmark.trailing())?;
         let ids = item.encode(&prompt, &tokenizer)?;
         Ok(json!({
             "task": item.task, "doc_id": item.doc_id, "num_fewshot": shots, "version": definition.version,

@@ -41,7 +41,8 @@ pub fn run(args: &Args) -> Result<()> {
     // Worked examples do not matter to a mark.
     let benchmark =
         BenchmarkArgs { shots: Some(args.benchmark.shots.unwrap_or(0)), ..args.benchmark.clone() };
-    let (definition, items) = benchmark.open(&args.task)?;
+    args.code.check(benchmark.check(&args.task, true)?)?;
+    let (definition, items) = benchmark.open(&args.task, true, false)?;
     let responses = read(args)?;
     let sandbox = args.code.sandbox(definition.code)?;
     let by_id: HashMap<(&str, usize), &Item> =

@@ -11,7 +11,7 @@ use demask_eval::grid::{Grid, LAB, PAPER};
 use demask_eval::runner::Shard;
 use demask_eval::sweep::{self, Problems, Report};
 
-use crate::evaluating::{Bar, EvalArgs, Evaluation, SplitArg, task_names};
+use crate::evaluating::{Bar, EvalArgs, Evaluation, SplitArg};
 use crate::loaded::Loaded;
 
 /// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
@@ -39,7 +39,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let grid = grid(args)?;
-    task_names(&args.eval.tasks)?;
+    args.eval.check()?;
     let loaded = Loaded::open(&args.eval.model)?;
     for configuration in &grid.configurations {
         configuration.build(&loaded.context)?;

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use demask_decode::StrategySpec;
+use demask_eval::benchmark;
 use demask_eval::paper::{Speed, eos_table, main_table};
+use demask_eval::runner::Sample;
 use demask_eval::table::Table;
 
 use crate::evaluating::FromArgs;
@@ -78,13 +80,22 @@ pub fn run(args: &Args) -> Result<()> {
         What::Main(args) => {
             let speed = if args.forwards { Speed::Forwards } else { Speed::Time };
             let (_, samples) = args.from.read()?;
-            print(&main_table(&samples, args.baseline.as_ref(), &args.tuned, speed)?, &args.out)
+            let tuned: Vec<String> = args.tuned.iter().map(|name| recorded(name, &samples)).collect();
+            print(&main_table(&samples, args.baseline.as_ref(), &tuned, speed)?, &args.out)
         }
         What::Eos(args) => {
             let (header, samples) = args.from.read()?;
             print(&eos_table(&header, &samples)?, &args.out)
         }
     }
+}
+
+/// The name that records carry for a task: gsm8k may be gsm8k_cot there.
+fn recorded(name: &str, samples: &[Sample]) -> String {
+    let has = |task: &str| samples.iter().any(|sample| sample.task == task);
+    let definition = benchmark::ALL.iter().find(|d| d.answers_to(name) && has(d.task));
+    let other = definition.filter(|_| !has(name)).map(|d| d.task);
+    other.unwrap_or(name).to_owned()
 }
 
 fn print(table: &Table, args: &OutArgs) -> Result<()> {

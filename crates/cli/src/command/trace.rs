@@ -7,14 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use demask_decode::StepRecord;
 use demask_decode::trace::Header;
-use demask_model::Spec;
 use demask_model::text::Tokenizer;
 use serde_json::{Value, json};
 
 use crate::args::ModelArgs;
-use crate::loaded::folder;
 use crate::output::Pending;
 use crate::replay::{Panel, play};
+use crate::wording::Wording;
 
 /// The page; `DATA` stands for the trace.
 const PAGE: &str = include_str!("trace/view.html");
@@ -50,9 +49,7 @@ struct View {
 pub fn run(args: &Args) -> Result<()> {
     let What::View(args) = &args.what;
     let (header, records) = read(&args.file)?;
-    let folder = folder(&args.model)?;
-    let spec = Spec::from_folder(&folder)?;
-    let tokenizer = Tokenizer::open(&folder, spec.vocab)?;
+    let Wording { folder, spec, tokenizer, .. } = Wording::open(&args.model)?;
     if let Some(unknown) = header.tokens.iter().find(|t| !tokenizer.known(**t)) {
         bail!(
             "{} holds token {unknown}, which the tokenizer of {} does not know",

@@ -24,8 +24,14 @@ pub(super) const DREAM: Definition = Definition {
     max_prompt_tokens: None,
     code: false,
     hub: None,
+    tuning: None,
     build,
 };
+
+/// How many numbers a part of the benchmark works with.
+pub(super) fn size(task: &str) -> Option<usize> {
+    [("cd3", 3), ("cd4", 4), ("cd5", 5)].into_iter().find(|(name, _)| *name == task).map(|(_, size)| size)
+}
 
 fn build(setup: &Setup<'_>) -> Result<Vec<Item>> {
     let rows = setup.rows()?;

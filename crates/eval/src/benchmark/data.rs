@@ -145,7 +145,11 @@ pub(super) fn split(path: &Path, names: &[&str]) -> Result<PathBuf> {
         let name = file.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         names.iter().any(|split| name.starts_with(split))
     };
-    let found: Vec<&PathBuf> = files.iter().filter(named).collect();
+    let mut found: Vec<&PathBuf> = files.iter().filter(named).collect();
+    if found.is_empty() {
+        // As in mbpp/mbpp.jsonl.
+        found = files.iter().filter(|file| file.file_stem() == path.file_name()).collect();
+    }
     match (found.as_slice(), files.as_slice()) {
         ([one], _) => Ok((*one).clone()),
         ([], [one]) => Ok(one.clone()),

@@ -33,6 +33,7 @@ pub(super) const DREAM: Definition = Definition {
     max_prompt_tokens: Some(1024),
     code: false,
     hub: Some(("openai/gsm8k", "main/")),
+    tuning: Some("train"),
     build: chain_of_thought,
 };
 
@@ -81,7 +82,11 @@ fn drawn(setup: &Setup<'_>) -> Result<Vec<Item>> {
     let mut items = Vec::new();
     for (doc_id, row) in setup.rows()?.iter().enumerate() {
         let mut user = String::new();
-        for shot in random.sample(pool.len(), setup.shots) {
+        // A question of the training split is not among its own shots.
+        let spare = usize::from(setup.tuning.is_some() && setup.shots > 0);
+        let drawn = random.sample(pool.len(), setup.shots + spare);
+        let others = drawn.into_iter().filter(|&shot| spare == 0 || shot != doc_id);
+        for shot in others.take(setup.shots) {
             user += &format!("{} {}\n\n", question(&pool[shot])?, pool[shot].text("answer")?);
         }
         user += &question(row)?;

@@ -24,6 +24,7 @@ pub(super) const DREAM: Definition = Definition {
     max_prompt_tokens: Some(1024),
     code: true,
     hub: Some(("openai/openai_humaneval", "openai_humaneval/")),
+    tuning: None,
     build: dream,
 };
 

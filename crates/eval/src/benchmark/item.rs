@@ -70,7 +70,8 @@ impl Item {
         }
         let Some(template) = template else {
             return Err(Error::Data(format!(
-                "{} is asked through a chat template, and the checkpoint has none",
+                "{} is asked through a chat template, and the checkpoint has none; --chat-template false asks \
+                 without one",
                 self.task
             )));
         };

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::data::Row;
+use super::data::{self, Row};
 use super::extract::pattern;
 use super::item::run;
 use super::{Check, Definition, Item, Prompt, Protocol, Setup};
@@ -16,6 +16,8 @@ use crate::task::Score;
 
 /// The test split.
 const TEST: std::ops::RangeInclusive<i64> = 11..=510;
+/// The validation split.
+const VALIDATION: std::ops::RangeInclusive<i64> = 511..=600;
 const EXPERT: &str = "You are an expert Python programmer, and here is your task:";
 
 pub(super) const DREAM: Definition = Definition {
@@ -31,6 +33,7 @@ pub(super) const DREAM: Definition = Definition {
     max_prompt_tokens: Some(1024),
     code: true,
     hub: Some(("google-research-datasets/mbpp", "full/")),
+    tuning: Some("validation"),
     build: dream,
 };
 
@@ -96,8 +99,14 @@ fn build(
             .map(|shot| shot.render(ask, prefix, done))
             .collect::<Result<_>>()?;
     }
-    let rows = setup.rows()?;
-    let rows = rows.iter().filter(|row| row.number("task_id").is_ok_and(|id| TEST.contains(&id)));
+    // The owners' file holds every split; the Hub has a file for each.
+    let (split, rows) = match setup.tuning {
+        None => (TEST, setup.rows()?),
+        Some(name) => {
+            (VALIDATION, data::rows(&data::neighbour(setup.data, name).or_else(|_| setup.file())?)?)
+        }
+    };
+    let rows = rows.iter().filter(|row| row.number("task_id").is_ok_and(|id| split.contains(&id)));
     let item = |(doc_id, row): (usize, &Row)| {
         let tests = tests(row)?;
         let prompt =

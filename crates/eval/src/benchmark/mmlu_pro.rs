@@ -50,6 +50,7 @@ pub(super) const DREAM: Definition = Definition {
     max_prompt_tokens: Some(1024),
     code: false,
     hub: Some(("TIGER-Lab/MMLU-Pro", "data/")),
+    tuning: None,
     build,
 };
 

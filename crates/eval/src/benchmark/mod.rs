@@ -82,6 +82,8 @@ pub struct Definition {
     pub code: bool,
     /// The dataset on the Hub and the start of the names of its files.
     pub hub: Option<(&'static str, &'static str)>,
+    /// The split that settings may be chosen on without looking at the questions that are reported.
+    pub tuning: Option<&'static str>,
     build: fn(&Setup<'_>) -> Result<Vec<Item>>,
 }
 
@@ -111,6 +113,8 @@ pub struct Options {
     pub chat: Option<bool>,
     /// File the shots are taken from, where they come from another split than the questions.
     pub shots_from: Option<PathBuf>,
+    /// Questions to choose settings on instead of those that are reported.
+    pub tuning: bool,
 }
 
 /// A definition and the data it is applied to.
@@ -120,12 +124,22 @@ struct Setup<'a> {
     chat: bool,
     data: &'a Path,
     shots_from: Option<&'a Path>,
+    /// The split the questions are taken from instead of the test split.
+    tuning: Option<&'static str>,
 }
 
 impl Setup<'_> {
     /// Rows of the questions.
     fn rows(&self) -> Result<Vec<data::Row>> {
-        data::rows(&data::split(self.data, &["test"])?)
+        match self.tuning {
+            None => data::rows(&self.file()?),
+            Some(split) => data::rows(&data::neighbour(self.data, split)?),
+        }
+    }
+
+    /// The file of the test split.
+    fn file(&self) -> Result<PathBuf> {
+        data::split(self.data, &["test"])
     }
 
     /// Rows the shots are taken from: the file named for it, or the neighbour of that split.
@@ -153,10 +167,16 @@ impl Setup<'_> {
 }
 
 impl Definition {
-    fn answers_to(&self, name: &str) -> bool {
+    /// Whether this is one of its names.
+    pub fn answers_to(&self, name: &str) -> bool {
         self.task == name
             || self.aliases.contains(&name)
             || (self.task == mmlu_pro::TASK && mmlu_pro::subject(name).is_some())
+    }
+
+    /// Whether this name stands for a part of the benchmark: a subject, or Countdown with so many numbers.
+    pub fn is_part(&self, name: &str) -> bool {
+        mmlu_pro::subject(name).is_some() || countdown::size(name).is_some()
     }
 }
 
@@ -180,15 +200,23 @@ pub fn find(name: &str, protocol: Protocol) -> Result<&'static Definition> {
 /// `data` is a file of the benchmark's own format, or a folder that has one whose name tells the split.
 pub fn open(name: &str, protocol: Protocol, data: &Path, options: &Options) -> Result<Vec<Item>> {
     let definition = find(name, protocol)?;
+    if options.tuning && definition.tuning.is_none() {
+        return Err(Error::Data(format!(
+            "{} has no questions apart from those that are reported; a choice made on them with --split test is no \
+             longer a fair report of them",
+            definition.task
+        )));
+    }
     let setup = Setup {
         definition,
         shots: options.shots.unwrap_or(definition.shots),
         chat: options.chat.unwrap_or(definition.chat),
         data,
         shots_from: options.shots_from.as_deref(),
+        tuning: definition.tuning.filter(|_| options.tuning),
     };
     let mut items = (definition.build)(&setup)?;
-    if mmlu_pro::subject(name).is_some() {
+    if definition.is_part(name) {
         items.retain(|item| item.task == name);
     }
     if items.is_empty() {

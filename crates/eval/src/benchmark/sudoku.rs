@@ -23,6 +23,7 @@ pub(super) const DREAM: Definition = Definition {
     max_prompt_tokens: None,
     code: false,
     hub: None,
+    tuning: None,
     build,
 };
 

@@ -8,6 +8,7 @@ fn sample(strategy: &str, task: &str, index: usize, correct: bool, wall: f64) ->
         strategy: strategy.parse().unwrap(),
         task: task.into(),
         version: 1,
+        protocol: None,
         index,
         id: index.to_string(),
         kind: None,

@@ -138,6 +138,7 @@ impl Cell<'_> {
             strategy: self.strategy.clone(),
             task: self.suite.name().into(),
             version: self.suite.version(),
+            protocol: self.suite.protocol(),
             index,
             id: item.id,
             kind: item.kind,

@@ -103,6 +103,9 @@ pub struct Sample {
     pub task: String,
     /// The suite's version.
     pub version: u32,
+    /// Whose rules, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
     /// Number of the item in its suite.
     pub index: usize,
     /// Name of the item.

@@ -7,6 +7,7 @@ fn sample(strategy: &str, task: &str, index: usize, correct: bool, forwards: usi
         strategy: strategy.parse().unwrap(),
         task: task.into(),
         version: 1,
+        protocol: None,
         index,
         id: index.to_string(),
         kind: Some(format!("{task}/{}", index % 2)),

@@ -109,6 +109,19 @@ pub fn resolve(model: &str, options: &HubOptions, progress: &mut dyn Progress) -
     }
 }
 
+/// The folder of a checkpoint whose weights may be missing: of a Hub name only config, tokenizer and chat template are
+/// downloaded.
+pub fn resolve_description(
+    model: &str,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
+    match Source::parse(model)? {
+        Source::Folder(folder) => Ok(folder),
+        Source::Hub(name) => hub::description(&name, options, progress),
+    }
+}
+
 /// The folder with the data files of a dataset on the Hub, `org/name[@revision]`, downloaded where the cache does not
 /// hold them.
 pub fn resolve_dataset(dataset: &str, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {

@@ -2,7 +2,8 @@
 //!
 //! The Hub is asked for the commit a revision means, that commit's missing files are downloaded, and only then the
 //! revision's reference is moved, so an interrupted download never replaces a complete one. Where the Hub cannot be
-//! reached the cache serves alone. Invariant: the folder returned has config.json and all its weights, or all data files.
+//! reached the cache serves alone. Invariant: the folder returned has config.json and all its weights (unless only the
+//! description was asked for), or all data files.
 
 mod failure;
 mod patience;
@@ -46,7 +47,16 @@ pub(super) fn checkpoint(
     options: &HubOptions,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf> {
-    folder(Kind::Model, name, options, progress)
+    folder(Kind::Model(Part::Whole), name, options, progress)
+}
+
+/// The folder of a repository's snapshot with at least its config and tokenizer.
+pub(super) fn description(
+    name: &HubName,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
+    folder(Kind::Model(Part::Description), name, options, progress)
 }
 
 /// The folder with the wanted data files of a dataset.
@@ -103,7 +113,8 @@ fn cached(kind: Kind<'_>, cache: &Cache, name: &HubName) -> Option<PathBuf> {
         Kind::Dataset(None) => folder.is_dir(),
         // Which files were fetched depends on who asked; there must be one of those wanted now.
         Kind::Dataset(Some(wanted)) => has_wanted(&folder, &folder, wanted),
-        Kind::Model => is_complete(&folder),
+        Kind::Model(Part::Whole) => is_complete(&folder),
+        Kind::Model(Part::Description) => is_described(&folder),
     };
     complete.then_some(folder)
 }
@@ -113,6 +124,13 @@ fn is_complete(folder: &Path) -> bool {
     has(CONFIG)
         && (has(WEIGHTS)
             || shard_names(&folder.join(INDEX)).is_ok_and(|shards| shards.iter().all(|shard| has(shard))))
+}
+
+/// A tokenizer may be missing from the repository itself, so its absence would not be cured by asking again.
+fn is_described(folder: &Path) -> bool {
+    let has = |file: &str| folder.join(file).exists();
+    has(CONFIG)
+        && (has(TOKENIZER) || OLDER_TOKENIZER[..2].iter().all(|file| has(file)) || is_complete(folder))
 }
 
 fn has_wanted(root: &Path, folder: &Path, wanted: &dyn Fn(&str) -> bool) -> bool {
@@ -126,13 +144,21 @@ fn has_wanted(root: &Path, folder: &Path, wanted: &dyn Fn(&str) -> bool) -> bool
 /// What a repository holds; of a dataset, which of its data files are wanted where it is not its training split.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
-    Model,
+    Model(Part),
     Dataset(Option<&'a dyn Fn(&str) -> bool>),
+}
+
+/// How much of a checkpoint is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// Config and tokenizer: no weights, no predictor.
+    Description,
 }
 
 fn repository(kind: Kind<'_>, name: &HubName, revision: &str) -> Repo {
     let kind = match kind {
-        Kind::Model => RepoType::Model,
+        Kind::Model(_) => RepoType::Model,
         Kind::Dataset(_) => RepoType::Dataset,
     };
     Repo::with_revision(name.repository.clone(), kind, revision.to_owned())
@@ -183,7 +209,7 @@ impl<'a> Hub<'a> {
                 commit: info.sha,
                 files: Some(info.siblings.into_iter().map(|sibling| sibling.rfilename).collect()),
             },
-            Err(Failure::Status(404)) if matches!(self.kind, Kind::Model) => {
+            Err(Failure::Status(404)) if matches!(self.kind, Kind::Model(_)) => {
                 let metadata = self.metadata(config)?;
                 Listing { commit: metadata.commit_hash().to_owned(), files: None }
             }
@@ -206,10 +232,14 @@ impl<'a> Hub<'a> {
         let snapshot = Snapshot { hub: self, listing };
         match self.kind {
             Kind::Dataset(wanted) => snapshot.fetch_data(wanted, progress)?,
-            Kind::Model => snapshot.fetch_checkpoint(progress)?,
+            Kind::Model(part) => snapshot.fetch_checkpoint(part, progress)?,
         }
-        let reference = self.cache.repo(self.at(&self.name.revision));
-        reference.create_ref(&listing.commit).map_err(Error::write(self.cache.path()))?;
+        // A description must not take the place of a whole checkpoint of an earlier commit.
+        let part_only = matches!(self.kind, Kind::Model(Part::Description));
+        if !part_only || cached(Kind::Model(Part::Whole), &self.cache, self.name).is_none() {
+            let reference = self.cache.repo(self.at(&self.name.revision));
+            reference.create_ref(&listing.commit).map_err(Error::write(self.cache.path()))?;
+        }
         Ok(snapshot.folder())
     }
 
@@ -236,9 +266,10 @@ impl Snapshot<'_> {
         self.hub.cache.repo(self.hub.at(&self.listing.commit)).pointer_path(&self.listing.commit)
     }
 
-    fn fetch_checkpoint(&self, progress: &mut dyn Progress) -> Result<()> {
+    fn fetch_checkpoint(&self, part: Part, progress: &mut dyn Progress) -> Result<()> {
         self.required(CONFIG, progress)?;
-        for file in OPTIONAL {
+        let whole = part == Part::Whole;
+        for file in OPTIONAL.into_iter().filter(|file| whole || !file.ends_with(".safetensors")) {
             self.optional(file, progress)?;
         }
         if !self.optional(TOKENIZER, progress)? {
@@ -246,7 +277,7 @@ impl Snapshot<'_> {
                 self.optional(file, progress)?;
             }
         }
-        if !self.optional(WEIGHTS, progress)? {
+        if whole && !self.optional(WEIGHTS, progress)? {
             self.required(INDEX, progress)?;
             for shard in shard_names(&self.folder().join(INDEX))? {
                 self.required(&shard, progress)?;

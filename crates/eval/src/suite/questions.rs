@@ -1,0 +1,127 @@
+//! A public benchmark under one of its protocols as a suite.
+//!
+//! Invariant: every prompt is built and cut before the first is asked, so whatever is wrong with one shows before any
+//! forward pass.
+
+use std::sync::Arc;
+
+use demask_model::text::Trailing;
+use rayon::prelude::*;
+
+use super::{Item, Suite, Text};
+use crate::benchmark::{self, Definition};
+use crate::error::{Error, Result};
+use crate::sandbox::Sandbox;
+use crate::task::Score;
+
+/// The questions of a benchmark, as one model is asked them.
+#[derive(Clone)]
+pub struct Questions {
+    name: String,
+    definition: &'static Definition,
+    asked: Arc<Vec<Asked>>,
+    first: usize,
+    sandbox: Option<Arc<Sandbox>>,
+}
+
+/// How a model takes a benchmark.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// How it reads.
+    pub text: Text<'a>,
+    /// What becomes of white space at the end of an answer that is already begun.
+    pub trailing: Trailing,
+    /// Its context.
+    pub positions: usize,
+    /// Another length of the responses than the protocol's.
+    pub length: Option<usize>,
+}
+
+struct Asked {
+    item: benchmark::Item,
+    prompt: String,
+    tokens: Vec<u32>,
+    /// The prompt lost more of its beginning than the protocol takes.
+    cut: bool,
+}
+
+impl Questions {
+    /// These questions. A benchmark of programs needs the sandbox.
+    pub fn new(
+        (definition, items): (&'static Definition, Vec<benchmark::Item>),
+        reader: &Reader<'_>,
+        sandbox: Option<Arc<Sandbox>>,
+    ) -> Result<Self> {
+        if definition.code && sandbox.is_none() {
+            return Err(Error::CodeNotAllowed);
+        }
+        let asked: Vec<Asked> = items.into_par_iter().map(|item| ask(item, reader)).collect::<Result<_>>()?;
+        // Records of one subject, or of Countdown with three numbers, are not those of the whole benchmark.
+        let name = match asked.first().map(|a| &a.item.task) {
+            Some(task) if asked.iter().all(|a| a.item.task == *task) => task.clone(),
+            _ => definition.task.to_owned(),
+        };
+        let first = asked.len();
+        Ok(Self { name, definition, asked: Arc::new(asked), first, sandbox })
+    }
+
+    /// Only the first `n` of them.
+    pub fn first(&self, n: usize) -> Self {
+        Self { first: n.min(self.asked.len()), ..self.clone() }
+    }
+
+    /// Of the questions, how many do not fit the model's context and lose the beginning of their prompt.
+    pub fn cut(&self) -> usize {
+        self.asked[..self.first].iter().filter(|asked| asked.cut).count()
+    }
+}
+
+fn ask(mut item: benchmark::Item, reader: &Reader<'_>) -> Result<Asked> {
+    item.max_new_tokens = reader.length.unwrap_or(item.max_new_tokens);
+    if item.max_new_tokens >= reader.positions {
+        return Err(Error::Data(format!(
+            "{} asks for a response of {} tokens, and the model's context of {} leaves no room for the question; lower \
+             it with --max-new-tokens",
+            item.task, item.max_new_tokens, reader.positions
+        )));
+    }
+    let prompt = item.text(reader.text.chat, reader.trailing)?;
+    let ids = item.encode(&prompt, reader.text.tokenizer)?;
+    let tokens = item.kept(&ids, reader.positions).to_vec();
+    let cut = tokens.len() < ids.len().min(item.max_prompt_tokens.unwrap_or(usize::MAX));
+    Ok(Asked { item, prompt, tokens, cut })
+}
+
+impl Suite for Questions {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> u32 {
+        self.definition.version
+    }
+
+    fn protocol(&self) -> Option<String> {
+        Some(self.definition.protocol.to_string())
+    }
+
+    fn len(&self) -> usize {
+        self.first
+    }
+
+    fn item(&self, index: usize, _: &Text<'_>) -> Result<Item> {
+        let Asked { item, prompt, tokens, .. } = &self.asked[index];
+        Ok(Item {
+            id: item.id(),
+            kind: (item.task != self.name).then(|| item.task.clone()),
+            prompt: prompt.clone(),
+            tokens: tokens.clone(),
+            max_new_tokens: item.max_new_tokens,
+            until: item.until.clone(),
+        })
+    }
+
+    fn score(&self, index: usize, response: &str) -> Result<Score> {
+        self.asked[index].item.score(response, self.sandbox.as_deref())
+    }
+}
