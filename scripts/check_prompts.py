@@ -87,7 +87,8 @@ def ask_demask(args, task, data):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}: {done.stderr}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    # Not splitlines: a question may hold other ends of lines than ours.
+    return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 
 def source(task, data):
@@ -116,7 +117,7 @@ def data_files(task, data, folder):
         return "parquet", {split: str(next(data.glob(f"{split}-*.parquet"))) for split in ("validation", "test")}
     if task.startswith("mbpp"):
         # The owners ship one file; the Hub splits it by task_id.
-        rows = [json.loads(line) for line in (data / "mbpp.jsonl").read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in (data / "mbpp.jsonl").read_text(encoding="utf-8").split("\n") if line]
         test = folder / "test.jsonl"
         test.write_text("".join(json.dumps(row) + "\n" for row in rows if 11 <= row["task_id"] <= 510), encoding="utf-8")
         return "json", {"test": str(test)}

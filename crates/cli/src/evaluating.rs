@@ -140,12 +140,12 @@ impl<'a> Evaluation<'a> {
                 continue;
             }
             let tuning = self.split == SplitArg::Validation;
-            let (definition, mut items) = self.args.benchmark.open(&name, benchmarks == 1, tuning)?;
-            items.truncate(self.args.limit.map_or(usize::MAX, |n| n as usize));
+            let (definition, items) = self.args.benchmark.open(&name, benchmarks == 1, tuning)?;
+            let limit = self.args.limit.map_or(usize::MAX, |n| n as usize);
             if definition.code && sandbox.is_none() {
                 sandbox = self.args.code.sandbox(true)?.map(Arc::new);
             }
-            let questions = Questions::new((definition, items), &reader, sandbox.clone())?;
+            let questions = Questions::new((definition, items), limit, &reader, sandbox.clone())?;
             if sources.iter().any(|s| matches!(s, Source::Benchmark(q) if q.name() == questions.name())) {
                 usage!("{name} is asked for twice under different names; leave one out");
             }
@@ -287,7 +287,7 @@ impl Bar {
         self.0.set_message(format!("{suite} {strategy}: {percent:.1} % of {done}/{items}"));
         if finished {
             self.0
-                .suspend(|| eprintln!("{suite:<8} {:<36} {percent:5.1} % of {items}", strategy.to_string()));
+                .suspend(|| eprintln!("{suite:<18} {:<36} {percent:5.1} % of {items}", strategy.to_string()));
         }
         ControlFlow::Continue(())
     }

@@ -46,21 +46,24 @@ struct Asked {
 }
 
 impl Questions {
-    /// These questions. A benchmark of programs needs the sandbox.
+    /// The first `limit` of these questions, of every subject alike. A benchmark of programs needs the sandbox.
     pub fn new(
-        (definition, items): (&'static Definition, Vec<benchmark::Item>),
+        (definition, mut items): (&'static Definition, Vec<benchmark::Item>),
+        limit: usize,
         reader: &Reader<'_>,
         sandbox: Option<Arc<Sandbox>>,
     ) -> Result<Self> {
         if definition.code && sandbox.is_none() {
             return Err(Error::CodeNotAllowed);
         }
-        let asked: Vec<Asked> = items.into_par_iter().map(|item| ask(item, reader)).collect::<Result<_>>()?;
         // Records of one subject, or of Countdown with three numbers, are not those of the whole benchmark.
-        let name = match asked.first().map(|a| &a.item.task) {
-            Some(task) if asked.iter().all(|a| a.item.task == *task) => task.clone(),
+        let name = match items.first().map(|item| &item.task) {
+            Some(task) if items.iter().all(|item| item.task == *task) => task.clone(),
             _ => definition.task.to_owned(),
         };
+        items.sort_by_key(|item| item.doc_id);
+        items.truncate(limit);
+        let asked: Vec<Asked> = items.into_par_iter().map(|item| ask(item, reader)).collect::<Result<_>>()?;
         let first = asked.len();
         Ok(Self { name, definition, asked: Arc::new(asked), first, sandbox })
     }
