@@ -8,17 +8,24 @@ use crate::arch::{COLS, Dot, DotOp};
 pub(crate) struct Tile<'a, D: Dot> {
     /// Products of [`Dot::STEP`] depths.
     pub(crate) steps: usize,
-    /// `[rows, filled]`.
+    /// `[rows / ROWS, steps, ROWS, STEP]`, the rows filled up to whole tiles.
     pub(crate) acts: &'a [D::Act],
     /// Depths of the group, a multiple of `STEP`.
     pub(crate) filled: usize,
-    /// Scale and sum of each row's activations.
+    /// Scale of each row's activations and what its sums start from.
     pub(crate) scales: &'a [f32],
-    pub(crate) sums: &'a [i32],
-    /// Prepared weights and scales of each panel.
-    pub(crate) panels: &'a [(&'a [D::Weight], &'a [f32])],
+    pub(crate) starts: &'a [i32],
+    pub(crate) panels: &'a [Panel<'a, D>],
     /// `[rows, panels * COLS]`.
     pub(crate) c: &'a mut [f32],
+}
+
+/// One group of a panel: prepared weights, their scales and what the sums of the columns start from.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel<'a, D: Dot> {
+    pub(crate) weights: &'a [D::Weight],
+    pub(crate) scales: &'a [f32],
+    pub(crate) starts: [i32; COLS],
 }
 
 impl<D: Dot> Tile<'_, D> {
@@ -27,27 +34,29 @@ impl<D: Dot> Tile<'_, D> {
     #[inline(always)]
     pub(crate) fn run(self, dot: D) {
         let (rows, width) = (self.scales.len(), self.panels.len() * COLS);
-        assert!(self.sums.len() == rows && self.acts.len() == rows * self.filled);
+        assert!(self.starts.len() == rows && self.acts.len() == rows.next_multiple_of(D::ROWS) * self.filled);
         assert!(self.steps * D::STEP == self.filled && self.c.len() == rows * width);
-        let covers = |(w, s): &(&[D::Weight], &[f32])| w.len() == self.filled * COLS && s.len() == COLS;
+        let covers = |p: &Panel<'_, D>| p.weights.len() == self.filled * COLS && p.scales.len() == COLS;
         assert!(self.panels.iter().all(covers) && width <= MOST_VECTORS * D::LANES);
         let mut call = Call::<D> {
             steps: self.steps,
             acts: self.acts.as_ptr(),
-            act_row: self.filled,
+            filled: self.filled,
             scales: self.scales.as_ptr(),
-            sums: self.sums.as_ptr(),
+            starts: self.starts.as_ptr(),
             weights: [core::ptr::null(); MOST_VECTORS],
             weight_scales: [core::ptr::null(); MOST_VECTORS],
+            weight_starts: [core::ptr::null(); MOST_VECTORS],
             c: self.c.as_mut_ptr(),
             c_row: width,
         };
         let vectors = width / D::LANES;
         for v in 0..vectors {
-            let (weights, scales) = self.panels[v * D::LANES / COLS];
+            let panel = &self.panels[v * D::LANES / COLS];
             let col = v * D::LANES % COLS;
-            call.weights[v] = weights.as_ptr().wrapping_add(col * D::STEP);
-            call.weight_scales[v] = scales.as_ptr().wrapping_add(col);
+            call.weights[v] = panel.weights.as_ptr().wrapping_add(col * D::STEP);
+            call.weight_scales[v] = panel.scales.as_ptr().wrapping_add(col);
+            call.weight_starts[v] = panel.starts.as_ptr().wrapping_add(col);
         }
         let (tiles, rest) = (rows / D::ROWS, rows % D::ROWS);
         // SAFETY: the checks above are the contract of `rows` for all rows; the second call begins where the first ends.
@@ -70,23 +79,24 @@ const MOST_ROWS: usize = 8;
 struct Call<D: Dot> {
     steps: usize,
     acts: *const D::Act,
-    act_row: usize,
+    filled: usize,
     scales: *const f32,
-    sums: *const i32,
+    starts: *const i32,
     weights: [*const D::Weight; MOST_VECTORS],
     weight_scales: [*const f32; MOST_VECTORS],
+    weight_starts: [*const i32; MOST_VECTORS],
     c: *mut f32,
     c_row: usize,
 }
 
 impl<D: Dot> Call<D> {
-    /// The call from row `i` on. Addresses are only formed.
+    /// The call from row `i` on, which begins a tile. Addresses are only formed.
     #[inline(always)]
     fn below(self, i: usize) -> Self {
         Self {
-            acts: self.acts.wrapping_add(i * self.act_row),
+            acts: self.acts.wrapping_add(i * self.filled),
             scales: self.scales.wrapping_add(i),
-            sums: self.sums.wrapping_add(i),
+            starts: self.starts.wrapping_add(i),
             c: self.c.wrapping_add(i * self.c_row),
             ..self
         }
@@ -129,29 +139,54 @@ impl<D: Dot> Call<D> {
     /// `R` rows of `V` vectors, all in registers.
     ///
     /// # Safety
-    /// Activations readable for `R` rows of `steps`, scales and sums for `R`, weights for `steps` of each vector, their
-    /// scales for one, `c` writable for `R` rows.
+    /// Activations readable for `ROWS` rows of `steps`, scales and starts for `R`, weights for `steps` of each vector, their
+    /// scales and starts for one, `c` writable for `R` rows.
     #[inline(always)]
     unsafe fn tile<const R: usize, const V: usize>(&self, dot: D) {
         // SAFETY: the contract covers every address below.
         unsafe {
-            let mut sum: [[D::I; V]; R] =
-                core::array::from_fn(|i| [dot.all(-D::OFFSET * *self.sums.add(i)); V]);
-            let acts: [*const D::Act; R] = core::array::from_fn(|i| self.acts.wrapping_add(i * self.act_row));
-            for step in 0..self.steps {
-                let w: [D::W; V] =
-                    core::array::from_fn(|v| dot.weights(self.weights[v].add(step * COLS * D::STEP)));
-                for (sum, acts) in sum.iter_mut().zip(acts) {
-                    let a = dot.acts(acts.add(step * D::STEP));
-                    for (sum, w) in sum.iter_mut().zip(w) {
-                        *sum = dot.dot(*sum, w, a);
-                    }
-                }
+            let mut sum: [[D::I; V]; R] = core::array::from_fn(|i| {
+                core::array::from_fn(|v| dot.start(*self.starts.add(i), self.weight_starts[v]))
+            });
+            let (mut acts, mut weights) = (self.acts, self.weights);
+            // Two steps at a time, so that the loop itself costs little.
+            for _ in 0..self.steps / 2 {
+                Self::step(dot, &mut sum, acts, weights, 0);
+                Self::step(dot, &mut sum, acts, weights, 1);
+                acts = acts.add(2 * D::ROWS * D::STEP);
+                weights = weights.map(|w| w.wrapping_add(2 * COLS * D::STEP));
+            }
+            if self.steps % 2 == 1 {
+                Self::step(dot, &mut sum, acts, weights, 0);
             }
             for (i, sum) in sum.into_iter().enumerate() {
                 for (v, sum) in sum.into_iter().enumerate() {
                     let c = self.c.add(i * self.c_row + v * D::LANES);
                     dot.accumulate(sum, *self.scales.add(i), self.weight_scales[v], c);
+                }
+            }
+        }
+    }
+
+    /// The products of step `step` from the pointers on.
+    ///
+    /// # Safety
+    /// `ROWS` activations of the step and the weights of `V` vectors must be readable.
+    #[inline(always)]
+    unsafe fn step<const R: usize, const V: usize>(
+        dot: D,
+        sum: &mut [[D::I; V]; R],
+        acts: *const D::Act,
+        weights: [*const D::Weight; MOST_VECTORS],
+        step: usize,
+    ) {
+        // SAFETY: passed on.
+        unsafe {
+            let w: [D::W; V] = core::array::from_fn(|v| dot.weights(weights[v].add(step * COLS * D::STEP)));
+            for (i, sum) in sum.iter_mut().enumerate() {
+                let a = dot.acts(acts.add((step * D::ROWS + i) * D::STEP));
+                for (sum, w) in sum.iter_mut().zip(w) {
+                    *sum = dot.dot(*sum, w, a);
                 }
             }
         }

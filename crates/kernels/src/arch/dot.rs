@@ -40,8 +40,8 @@ pub(crate) trait Dot: Copy + Send + Sync {
     const ROWS: usize;
     /// Depths one product covers.
     const STEP: usize;
-    /// What prepared weights are too large by; taken back through the sum of the activations.
-    const OFFSET: i32;
+    /// Whether [`Dot::prepare`] writes another form of the panel.
+    const PREPARES: bool;
     /// Rows that are in cache together, and panels that pass over them together.
     const BLOCK_ROWS: usize;
     const BLOCK_PANELS: usize;
@@ -49,9 +49,23 @@ pub(crate) trait Dot: Copy + Send + Sync {
     /// Evaluates `op` in a function of its own with the instructions enabled.
     fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out;
     fn act(q: i8) -> Self::Act;
+    /// The bytes nearest to `x · inverse`, ties to even; any bytes for what is not a number.
+    #[inline(always)]
+    fn quantize(self, x: &[f32], inverse: f32, out: &mut [Self::Act]) {
+        for (q, &x) in out.iter_mut().zip(x) {
+            *q = Self::act(round(x, inverse));
+        }
+    }
+    /// What the sums of a row of whole steps start from, so that what the products are too large by is taken back.
+    fn row_start(self, acts: &[Self::Act]) -> i32;
     /// The operand for some depths of a panel: the panel itself or, written to `buffer` of as many elements, another
-    /// form of it.
-    fn prepare<'a>(self, panel: &'a [u8], buffer: &'a mut [Self::Weight]) -> &'a [Self::Weight];
+    /// form of it; and what the sums of each column start from in addition.
+    fn prepare<'a>(
+        self,
+        panel: &'a [u8],
+        buffer: &'a mut [Self::Weight],
+        starts: &mut [i32; COLS],
+    ) -> &'a [Self::Weight];
     /// # Safety
     /// `LANES * STEP` weights must be readable at `p`.
     unsafe fn weights(self, p: *const Self::Weight) -> Self::W;
@@ -60,14 +74,30 @@ pub(crate) trait Dot: Copy + Send + Sync {
     /// # Safety
     /// `STEP` activations must be readable at `p`.
     unsafe fn acts(self, p: *const Self::Act) -> Self::W;
-    fn all(self, x: i32) -> Self::I;
-    /// `sum + Σ w·a` over the step.
+    /// `row` plus each of `cols`, wrapping.
+    ///
+    /// # Safety
+    /// `LANES` values must be readable at `cols`.
+    unsafe fn start(self, row: i32, cols: *const i32) -> Self::I;
+    /// `sum + Σ w·a` over the step, wrapping, and too large by what the starts take back.
     fn dot(self, sum: Self::I, w: Self::W, a: Self::W) -> Self::I;
     /// `c = sum · (scale · scales) + c`, the last two operations fused.
     ///
     /// # Safety
     /// `LANES` values must be readable at `scales` and writable at `c`.
     unsafe fn accumulate(self, sum: Self::I, scale: f32, scales: *const f32, c: *mut f32);
+}
+
+/// The byte nearest to `x · inverse`.
+#[inline(always)]
+pub(crate) fn round(x: f32, inverse: f32) -> i8 {
+    (x * inverse).round_ties_even() as i8
+}
+
+/// What takes back the offset of the weights.
+#[inline(always)]
+pub(super) fn offset_start(acts: &[i8]) -> i32 {
+    -128 * acts.iter().map(|&a| i32::from(a)).sum::<i32>()
 }
 
 const LANES: usize = 8;
@@ -81,7 +111,7 @@ impl Dot for Generic {
     const VECTORS: usize = 2;
     const ROWS: usize = 4;
     const STEP: usize = DEPTH;
-    const OFFSET: i32 = 128;
+    const PREPARES: bool = false;
     const BLOCK_ROWS: usize = 48;
     const BLOCK_PANELS: usize = 4;
 
@@ -96,7 +126,13 @@ impl Dot for Generic {
     }
 
     #[inline(always)]
-    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8]) -> &'a [u8] {
+    fn row_start(self, acts: &[i8]) -> i32 {
+        offset_start(acts)
+    }
+
+    #[inline(always)]
+    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8], starts: &mut [i32; COLS]) -> &'a [u8] {
+        starts.fill(0);
         panel
     }
 
@@ -113,8 +149,9 @@ impl Dot for Generic {
     }
 
     #[inline(always)]
-    fn all(self, x: i32) -> Self::I {
-        [x; LANES]
+    unsafe fn start(self, row: i32, cols: *const i32) -> Self::I {
+        // SAFETY: the contract covers every lane.
+        core::array::from_fn(|lane| row.wrapping_add(unsafe { *cols.add(lane) }))
     }
 
     #[inline(always)]

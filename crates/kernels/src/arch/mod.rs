@@ -15,7 +15,7 @@ mod madd;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 
-pub(crate) use dot::{COLS, DEPTH, Dot, DotOp, WithDot};
+pub(crate) use dot::{COLS, DEPTH, Dot, DotOp, WithDot, round};
 use half::{bf16, f16};
 
 /// Most lanes any instruction set has.

@@ -7,7 +7,8 @@ use core::arch::x86_64::*;
 
 use super::avx2::Avx2;
 use super::avx512::Avx512;
-use super::{DEPTH, Dot, DotOp, madd};
+use super::dot::offset_start;
+use super::{COLS, DEPTH, Dot, DotOp, madd};
 
 /// Proof that the CPU has AVX-VNNI and everything [`Avx2`] proves.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ impl Dot for AvxVnni {
     const VECTORS: usize = 2;
     const ROWS: usize = 6;
     const STEP: usize = DEPTH;
-    const OFFSET: i32 = 128;
+    const PREPARES: bool = false;
     const BLOCK_ROWS: usize = 96;
     const BLOCK_PANELS: usize = 4;
 
@@ -71,7 +72,18 @@ impl Dot for AvxVnni {
     }
 
     #[inline(always)]
-    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8]) -> &'a [u8] {
+    fn quantize(self, x: &[f32], inverse: f32, out: &mut [i8]) {
+        proven!(madd::quantize_bytes(x, inverse, out))
+    }
+
+    #[inline(always)]
+    fn row_start(self, acts: &[i8]) -> i32 {
+        offset_start(acts)
+    }
+
+    #[inline(always)]
+    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8], starts: &mut [i32; COLS]) -> &'a [u8] {
+        starts.fill(0);
         panel
     }
 
@@ -86,8 +98,8 @@ impl Dot for AvxVnni {
     }
 
     #[inline(always)]
-    fn all(self, x: i32) -> __m256i {
-        proven!(_mm256_set1_epi32(x))
+    unsafe fn start(self, row: i32, cols: *const i32) -> __m256i {
+        proven!(_mm256_add_epi32(_mm256_set1_epi32(row), _mm256_loadu_si256(cols.cast())))
     }
 
     #[inline(always)]
@@ -110,7 +122,7 @@ impl Dot for Avx512Vnni {
     const VECTORS: usize = 3;
     const ROWS: usize = 8;
     const STEP: usize = DEPTH;
-    const OFFSET: i32 = 128;
+    const PREPARES: bool = false;
     const BLOCK_ROWS: usize = 128;
     const BLOCK_PANELS: usize = 3;
 
@@ -131,7 +143,18 @@ impl Dot for Avx512Vnni {
     }
 
     #[inline(always)]
-    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8]) -> &'a [u8] {
+    fn quantize(self, x: &[f32], inverse: f32, out: &mut [i8]) {
+        proven!(madd::quantize_bytes(x, inverse, out))
+    }
+
+    #[inline(always)]
+    fn row_start(self, acts: &[i8]) -> i32 {
+        offset_start(acts)
+    }
+
+    #[inline(always)]
+    fn prepare<'a>(self, panel: &'a [u8], _: &'a mut [u8], starts: &mut [i32; COLS]) -> &'a [u8] {
+        starts.fill(0);
         panel
     }
 
@@ -146,8 +169,8 @@ impl Dot for Avx512Vnni {
     }
 
     #[inline(always)]
-    fn all(self, x: i32) -> __m512i {
-        proven!(_mm512_set1_epi32(x))
+    unsafe fn start(self, row: i32, cols: *const i32) -> __m512i {
+        proven!(_mm512_add_epi32(_mm512_set1_epi32(row), _mm512_loadu_si512(cols.cast())))
     }
 
     #[inline(always)]

@@ -12,7 +12,7 @@ use crate::arch::{COLS, DEPTH, Dot, DotOp, WithDot};
 use crate::dispatch::Level;
 use crate::memory::{Grid, Scratch};
 use crate::ops::quantize::{Layout, QuantizedWeights, Step};
-use crate::tile_i8::Tile;
+use crate::tile_i8::{Panel, Tile};
 
 /// `c[m, n] = a[m, k] · w[n, k]ᵀ (+ bias[n])` with `w` quantised.
 ///
@@ -43,11 +43,12 @@ impl WithDot for Gemm<'_> {
 
     fn with<D: Dot>(self, dot: D) {
         let (m, layout) = (self.m, self.w.layout());
-        let mut data = Scratch::take(m * layout.depth());
+        let mut data = Scratch::take(m.next_multiple_of(D::ROWS) * layout.depth());
         let mut scales = Scratch::take(m * layout.groups());
-        let mut sums = Scratch::take(m * layout.groups());
-        quantize_rows(dot, self.a, m, layout, data.slice(), scales.slice(), sums.slice());
-        let acts = Acts::<D> { m, layout, data: data.slice(), scales: scales.slice(), sums: sums.slice() };
+        let mut starts = Scratch::take(m * layout.groups());
+        quantize_rows(dot, self.a, m, layout, data.slice(), scales.slice(), starts.slice());
+        let acts =
+            Acts::<D> { m, layout, data: data.slice(), scales: scales.slice(), starts: starts.slice() };
         let grid = Grid::new(self.c, layout.n);
         let cut = Cut::new::<D>(m, layout);
         let run = |index: usize| {
@@ -62,19 +63,19 @@ impl WithDot for Gemm<'_> {
     }
 }
 
-/// Quantised rows, group by group so that what a tile reads together lies together: `[group][m][depth of the group]`,
-/// with scales and sums `[group][m]`.
+/// Quantised rows in the order tiles read them: `[group][m / ROWS][steps of the group][ROWS][STEP]`, the rows filled up
+/// to whole tiles, with scales and what sums start from `[group][m]`.
 #[derive(Clone, Copy)]
 struct Acts<'a, D: Dot> {
     m: usize,
     layout: Layout,
     data: &'a [D::Act],
     scales: &'a [f32],
-    sums: &'a [i32],
+    starts: &'a [i32],
 }
 
-/// Rows quantised by one task.
-const QUANTIZE_ROWS: usize = 64;
+/// Rows quantised by one task: whole tiles of every instruction set.
+const QUANTIZE_ROWS: usize = 48;
 
 fn quantize_rows<D: Dot>(
     dot: D,
@@ -83,18 +84,18 @@ fn quantize_rows<D: Dot>(
     layout: Layout,
     data: &mut [D::Act],
     scales: &mut [f32],
-    sums: &mut [i32],
+    starts: &mut [i32],
 ) {
     if layout.k == 0 {
         return;
     }
-    let step = m * layout.group.next_multiple_of(DEPTH);
-    let groups = data.par_chunks_mut(step).zip(scales.par_chunks_mut(m)).zip(sums.par_chunks_mut(m));
-    groups.enumerate().for_each(|(group, ((data, scales), sums))| {
+    let step = m.next_multiple_of(D::ROWS) * layout.group.next_multiple_of(DEPTH);
+    let groups = data.par_chunks_mut(step).zip(scales.par_chunks_mut(m)).zip(starts.par_chunks_mut(m));
+    groups.enumerate().for_each(|(group, ((data, scales), starts))| {
         let filled = layout.filled(group);
         let rows = data.par_chunks_mut(QUANTIZE_ROWS * filled).zip(scales.par_chunks_mut(QUANTIZE_ROWS));
-        rows.zip(sums.par_chunks_mut(QUANTIZE_ROWS)).enumerate().for_each(
-            |(chunk, ((data, scales), sums))| {
+        rows.zip(starts.par_chunks_mut(QUANTIZE_ROWS)).enumerate().for_each(
+            |(chunk, ((data, scales), starts))| {
                 let a = &a[chunk * QUANTIZE_ROWS * layout.k..];
                 dot.isolate_dot(Quantize {
                     a,
@@ -102,7 +103,7 @@ fn quantize_rows<D: Dot>(
                     depths: layout.depths(group),
                     data,
                     scales,
-                    sums,
+                    starts,
                 });
             },
         );
@@ -117,28 +118,29 @@ struct Quantize<'a, D: Dot> {
     depths: Range<usize>,
     data: &'a mut [D::Act],
     scales: &'a mut [f32],
-    sums: &'a mut [i32],
+    starts: &'a mut [i32],
 }
 
 impl<D: Dot> DotOp<D> for Quantize<'_, D> {
     type Out = ();
 
     #[inline(always)]
-    fn eval(self, _: D) {
+    fn eval(self, dot: D) {
         let filled = self.depths.len().next_multiple_of(DEPTH);
-        let outputs = self.scales.iter_mut().zip(self.sums);
-        for (i, (data, (scale, sum))) in self.data.chunks_exact_mut(filled).zip(outputs).enumerate() {
+        let mut line = Scratch::take(filled);
+        let line = line.slice();
+        line[self.depths.len()..].fill(D::act(0));
+        let outputs = self.scales.iter_mut().zip(self.starts);
+        for (i, (scale, start)) in outputs.enumerate() {
             let row = &self.a[i * self.k..][self.depths.clone()];
-            let (data, filling) = data.split_at_mut(row.len());
             let step = Step::of(row);
-            let mut total = 0i32;
-            for (data, &x) in data.iter_mut().zip(row) {
-                let q = step.round(x);
-                total += i32::from(q);
-                *data = D::act(q);
+            dot.quantize(row, step.inverse, line);
+            (*scale, *start) = (step.scale, dot.row_start(line));
+            let tile = &mut self.data[i / D::ROWS * D::ROWS * filled..][..D::ROWS * filled];
+            let steps = tile.chunks_exact_mut(D::ROWS * D::STEP).zip(line.chunks_exact(D::STEP));
+            for (to, from) in steps {
+                to[i % D::ROWS * D::STEP..][..D::STEP].copy_from_slice(from);
             }
-            filling.fill(D::act(0));
-            (*scale, *sum) = (step.scale, total);
         }
     }
 }
@@ -205,17 +207,20 @@ impl<D: Dot> DotOp<D> for Task<'_, D> {
     #[inline(always)]
     fn eval(self, dot: D) {
         let layout = self.acts.layout;
+        let together = D::VECTORS * D::LANES / COLS;
         let deepest = layout.group.min(layout.k).next_multiple_of(DEPTH) * COLS;
         let mut sums = Scratch::take(D::BLOCK_ROWS * D::BLOCK_PANELS * COLS);
-        let mut buffer = Scratch::take(if D::OFFSET == 0 { D::BLOCK_PANELS * deepest } else { 0 });
+        let mut buffer = Scratch::take(if D::PREPARES { together * deepest } else { 0 });
         for i in self.rows.clone().step_by(D::BLOCK_ROWS) {
             let rows = i..self.rows.end.min(i + D::BLOCK_ROWS);
             for p in self.panels.clone().step_by(D::BLOCK_PANELS) {
                 let panels = p..self.panels.end.min(p + D::BLOCK_PANELS);
                 let sums = &mut sums.slice()[..rows.len() * panels.len() * COLS];
                 sums.fill(0.0);
-                for group in 0..layout.groups() {
-                    self.group(dot, group, rows.clone(), panels.clone(), buffer.slice(), sums);
+                let some = (BLOCK_DEPTHS / layout.group).max(1);
+                for first in (0..layout.groups()).step_by(some) {
+                    let groups = first..layout.groups().min(first + some);
+                    self.groups(dot, groups, rows.clone(), panels.clone(), buffer.slice(), sums);
                 }
                 self.write(rows.clone(), panels, sums);
             }
@@ -224,7 +229,29 @@ impl<D: Dot> DotOp<D> for Task<'_, D> {
 }
 
 impl<D: Dot> Task<'_, D> {
-    /// Adds one group's products to the sums of a block.
+    /// Adds some groups' products to the sums of a block: one column of tiles after the other, each group after group,
+    /// so that its sums stay in the first-level cache.
+    #[inline(always)]
+    fn groups(
+        &self,
+        dot: D,
+        groups: Range<usize>,
+        rows: Range<usize>,
+        panels: Range<usize>,
+        buffer: &mut [D::Weight],
+        mut sums: &mut [f32],
+    ) {
+        for unit in units::<D>(panels.len()) {
+            let (mine, rest) = std::mem::take(&mut sums).split_at_mut(rows.len() * unit.len() * COLS);
+            sums = rest;
+            let unit = panels.start + unit.start..panels.start + unit.end;
+            for group in groups.clone() {
+                self.group(dot, group, rows.clone(), unit.clone(), buffer, mine);
+            }
+        }
+    }
+
+    /// Adds one group's products to the sums of a column of tiles.
     #[inline(always)]
     fn group(
         &self,
@@ -235,37 +262,32 @@ impl<D: Dot> Task<'_, D> {
         mut buffer: &mut [D::Weight],
         sums: &mut [f32],
     ) {
-        let Acts { m, layout, data, scales, sums: act_sums } = self.acts;
+        let Acts { m, layout, data, scales, starts } = self.acts;
         let filled = layout.filled(group);
-        let acts = &data[layout.start(group) * m + rows.start * filled..][..rows.len() * filled];
+        let whole = |rows: usize| rows.next_multiple_of(D::ROWS);
+        let acts =
+            &data[layout.start(group) * whole(m) + rows.start * filled..][..whole(rows.len()) * filled];
         let (at, count) = (group * m + rows.start, rows.len());
-        let (scales, act_sums) = (&scales[at..at + count], &act_sums[at..at + count]);
 
-        let mut operands: [(&[D::Weight], &[f32]); MOST_PANELS] = [(&[], &[]); MOST_PANELS];
+        let mut operands = [Panel::<D> { weights: &[], scales: &[], starts: [0; COLS] }; MOST_PANELS];
         for (operand, panel) in operands.iter_mut().zip(panels.clone()) {
             let bytes = self.w.group_bytes(panel, group);
-            let wanted = if D::OFFSET == 0 { bytes.len() } else { 0 };
+            let wanted = if D::PREPARES { bytes.len() } else { 0 };
             let (mine, rest) = std::mem::take(&mut buffer).split_at_mut(wanted);
             buffer = rest;
-            *operand = (dot.prepare(bytes, mine), self.w.group_scales(panel, group));
-            assert!(operand.0.len() == filled * COLS);
+            operand.weights = dot.prepare(bytes, mine, &mut operand.starts);
+            operand.scales = self.w.group_scales(panel, group);
         }
-        let mut start = 0;
-        for unit in units::<D>(panels.len()) {
-            let width = unit.len() * COLS;
-            let sums = &mut sums[start * count..][..count * width];
-            start += width;
-            let tile = Tile {
-                steps: filled / D::STEP,
-                acts,
-                filled,
-                scales,
-                sums: act_sums,
-                panels: &operands[unit],
-                c: sums,
-            };
-            tile.run(dot);
-        }
+        let tile = Tile {
+            steps: filled / D::STEP,
+            acts,
+            filled,
+            scales: &scales[at..at + count],
+            starts: &starts[at..at + count],
+            panels: &operands[..panels.len()],
+            c: sums,
+        };
+        tile.run(dot);
     }
 
     /// Adds the bias and writes a block of `c`.
@@ -291,8 +313,11 @@ impl<D: Dot> Task<'_, D> {
     }
 }
 
-/// Most panels in a block of any instruction set.
-const MOST_PANELS: usize = 4;
+/// Most panels in a register tile of any instruction set.
+const MOST_PANELS: usize = 3;
+
+/// Depths whose activations stay in the second-level cache while a block's panels pass over them.
+const BLOCK_DEPTHS: usize = 384;
 
 /// The panels of a block as register tiles take them: as many together as fit, the rest one by one.
 #[inline(always)]

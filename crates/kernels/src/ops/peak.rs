@@ -81,32 +81,44 @@ impl<D: Dot> DotOp<D> for Bytes {
 
     #[inline(always)]
     fn eval(self, dot: D) -> u64 {
-        const ROUNDS: u64 = 20_000;
-        // Every chain has a product of its own, or the compiler would multiply once for all of them.
-        let vector = D::LANES * D::STEP;
-        let (mut weights, mut acts) = (Scratch::take(2 * vector), Scratch::take(CHAINS / 2 * D::STEP));
-        acts.slice().fill(D::act(1));
-        let mut out = [[0.0f32; MAX_LANES]; CHAINS];
-        // SAFETY: they hold two operands and one for each pair of chains; `out` has a row of the widest vector for each
-        // chain.
-        unsafe {
-            let weights = weights.slice().as_ptr();
-            let w = [dot.weights(weights), dot.weights(weights.add(vector))];
-            let mut sum = [dot.all(0); CHAINS];
-            for _ in 0..ROUNDS {
-                // Read again each time: a loop over constants would be computed beforehand.
-                let acts = black_box(acts.slice().as_ptr());
-                for (i, pair) in sum.chunks_exact_mut(2).enumerate() {
-                    let a = dot.acts(acts.add(i * D::STEP));
-                    pair[0] = dot.dot(pair[0], w[0], a);
-                    pair[1] = dot.dot(pair[1], w[1], a);
+        // The register tile of the product itself: as many chains as it has.
+        match (D::ROWS, D::VECTORS) {
+            (4, 2) => chains::<D, 4, 2>(dot),
+            (6, 2) => chains::<D, 6, 2>(dot),
+            (8, 3) => chains::<D, 8, 3>(dot),
+            tile => unreachable!("no instruction set has a tile of {tile:?}"),
+        }
+    }
+}
+
+/// `R` rows of `V` vectors with weights that stay in registers; returns the operations.
+#[inline(always)]
+fn chains<D: Dot, const R: usize, const V: usize>(dot: D) -> u64 {
+    const ROUNDS: u64 = 20_000;
+    let vector = D::LANES * D::STEP;
+    let (mut weights, mut acts) = (Scratch::take(V * vector), Scratch::take(R * D::STEP));
+    acts.slice().fill(D::act(1));
+    let mut out = [[[0.0f32; MAX_LANES]; V]; R];
+    // SAFETY: the scratch holds an operand for each vector and one for each row; `out` has a row of the widest vector
+    // for each chain, as the zeros and ones have.
+    unsafe {
+        let weights: *const D::Weight = weights.slice().as_ptr();
+        let w: [D::W; V] = core::array::from_fn(|v| dot.weights(weights.add(v * vector)));
+        let mut sum = [[dot.start(0, [0; MAX_LANES].as_ptr()); V]; R];
+        for _ in 0..ROUNDS {
+            // Read again each time: a loop over constants would be computed beforehand.
+            let acts = black_box(acts.slice().as_ptr());
+            for (i, sum) in sum.iter_mut().enumerate() {
+                let a = dot.acts(acts.add(i * D::STEP));
+                for (sum, w) in sum.iter_mut().zip(w) {
+                    *sum = dot.dot(*sum, w, a);
                 }
             }
-            for (sum, out) in sum.into_iter().zip(&mut out) {
-                dot.accumulate(sum, 1.0, [1.0; MAX_LANES].as_ptr(), out.as_mut_ptr());
-            }
         }
-        black_box(out);
-        ROUNDS * (CHAINS * D::LANES * D::STEP * 2) as u64
+        for (sum, out) in sum.into_iter().flatten().zip(out.iter_mut().flatten()) {
+            dot.accumulate(sum, 1.0, [1.0; MAX_LANES].as_ptr(), out.as_mut_ptr());
+        }
     }
+    black_box(out);
+    ROUNDS * (R * V * D::LANES * D::STEP * 2) as u64
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use thiserror::Error;
 
-use crate::arch::{COLS, DEPTH};
+use crate::arch::{COLS, DEPTH, round};
 use crate::ops::gemm::Weights;
 
 /// A quantised `[n, k]` weight matrix in the packed form, owned or borrowed from a mapped file.
@@ -290,7 +290,7 @@ impl Layout {
 pub(crate) struct Step {
     /// What a byte is worth: NaN if a number is not finite, zero if all are zero or too small to divide by.
     pub(crate) scale: f32,
-    inverse: f32,
+    pub(crate) inverse: f32,
 }
 
 impl Step {
@@ -311,6 +311,6 @@ impl Step {
     /// The byte nearest to `x`, ties to even.
     #[inline(always)]
     pub(crate) fn round(self, x: f32) -> i8 {
-        (x * self.inverse).round_ties_even() as i8
+        round(x, self.inverse)
     }
 }
