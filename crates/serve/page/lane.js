@@ -62,6 +62,8 @@ export class Lane {
     this.tokens.show(this.cells, view);
     this.strip.show(this.run, this.count);
     this.strip.root.hidden = this.run.steps.length === 0;
+    // The verdict is on the whole text.
+    if (this.judged) this.verdict.hidden = !this.finished;
     this.#cost();
     this.#buttons();
   }
@@ -81,6 +83,7 @@ export class Lane {
 
   /** right: { ok, text } or null. */
   setVerdict(verdict) {
+    this.judged = Boolean(verdict);
     this.verdict.hidden = !verdict;
     if (!verdict) return;
     this.verdict.className = `verdict ${verdict.ok ? "right" : "wrong"}`;
