@@ -121,7 +121,7 @@ const tests = {
     if ((await page.inputValue("#decoder-a-name")) !== "demask") return "this model has no predictor";
     await slide(page, "#decoder-a-tau", 120);
     await generate(page);
-    await page.locator("#scrub").fill("1");
+    await page.locator("#scrub").fill("2");
     assert.ok(await page.isVisible("#matrix"));
     await page.hover(".lane-a .token.committed");
     assert.ok((await count(page, "#ties li")) > 0);
