@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use demask_decode::sampler::Draw;
-use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
+use demask_decode::{CacheSpec, Draw, EosPolicy, HoldEos, Sampling, StrategySpec};
 use demask_model::checkpoint::Dtype;
 use demask_model::checkpoint::source::HubOptions;
 use demask_model::{LoadOptions, Precision};
@@ -145,33 +144,18 @@ pub struct CanvasArgs {
     /// Subtract this from the logits of end-of-sequence tokens
     #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
     pub eos_penalty: f32,
-    /// Hold back the end of the response, as LLaDA does
-    #[arg(long, value_enum, default_value_t = HoldEos::Never, value_name = "WHERE")]
+    /// Where the end of the response is held back: never, logits (only the end of turn may be written), confidence (positions that would end it are unmasked last)
+    #[arg(long, default_value = "never", value_name = "WHERE")]
     pub hold_eos: HoldEos,
     /// No end-of-sequence among the first N tokens of the response
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub min_new_tokens: u32,
 }
 
-/// Where end-of-sequence tokens are held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum HoldEos {
-    /// Nowhere
-    Never,
-    /// In the logits: the config's end-of-sequence cannot be written, only the chat template's end of turn
-    Logits,
-    /// In the confidence: positions that would end the response are unmasked last
-    Confidence,
-}
-
 impl CanvasArgs {
     /// Token drawing: flags, then the checkpoint's generation_config.json.
     pub fn sampling(&self, defaults: &Sampling) -> Result<Sampling> {
-        // Gumbel noise knows no filters: only ones that were asked for are an error.
-        let defaults = match self.sampler {
-            Draw::Categorical => *defaults,
-            Draw::Gumbel => Sampling { temperature: defaults.temperature, ..Sampling::default() },
-        };
+        let defaults = defaults.drawn_by(self.sampler);
         let sampling = Sampling {
             temperature: self.temperature.unwrap_or(defaults.temperature),
             top_p: self.top_p.or(defaults.top_p),

@@ -13,7 +13,7 @@ use demask_model::{Backbone, SpecialIds, Transformer};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::args::{CanvasArgs, DecodeArgs, HoldEos, ModelArgs, hub_options};
+use crate::args::{CanvasArgs, DecodeArgs, ModelArgs, hub_options};
 use crate::embedded;
 
 /// File of the predictor inside a checkpoint folder.
@@ -136,12 +136,18 @@ impl Loaded {
         let ids = &self.ids;
         let mut suppressed = self.tokenizer.holes();
         suppressed.push(ids.mask);
-        let mut deferred = Vec::new();
-        match args.hold_eos {
-            HoldEos::Never => {}
-            HoldEos::Logits => suppressed.extend(ids.eos.first()),
-            HoldEos::Confidence => deferred.clone_from(&ids.eos),
-        }
+        let mut suppression = Suppression {
+            ids: suppressed,
+            eos_penalty: args.eos_penalty,
+            no_eos_before: prompt_length + args.min_new_tokens as usize,
+            eos: if args.eos_penalty != 0.0 || args.min_new_tokens > 0 {
+                ids.eos.clone()
+            } else {
+                Vec::new()
+            },
+            ..Suppression::default()
+        };
+        suppression.hold(args.hold_eos, &ids.eos);
         Ok(Options {
             sampling: args.sampling(&self.defaults.sampling)?,
             eos: args.eos,
@@ -150,17 +156,7 @@ impl Loaded {
             stream: 0,
             guidance: args.cfg,
             cache: args.cache.clone(),
-            suppression: Suppression {
-                ids: suppressed,
-                eos_penalty: args.eos_penalty,
-                no_eos_before: prompt_length + args.min_new_tokens as usize,
-                eos: if args.eos_penalty != 0.0 || args.min_new_tokens > 0 {
-                    ids.eos.clone()
-                } else {
-                    Vec::new()
-                },
-                deferred,
-            },
+            suppression,
         })
     }
 

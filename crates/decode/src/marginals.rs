@@ -1,7 +1,9 @@
 //! Per-position statistics of one forward pass: the paper's `p_top1` and its relatives, computed
 //! while logits stream by, so `|M|×V` need not exist.
 
-use demask_kernels::{SoftmaxStats, softmax_stats};
+use std::str::FromStr;
+
+use demask_kernels::{SoftmaxStats, least_run, softmax_stats};
 use demask_model::{Backbone, Rows};
 use rayon::prelude::*;
 
@@ -34,7 +36,45 @@ pub struct Suppression {
     pub deferred: Vec<u32>,
 }
 
+/// Where the end of a response is held back, as LLaDA does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HoldEos {
+    /// Nowhere.
+    #[default]
+    Never,
+    /// In the logits: the config's end of sequence cannot be written, only the chat template's end of turn.
+    Logits,
+    /// In the confidence: positions that would end the response are unmasked last.
+    Confidence,
+}
+
+impl FromStr for HoldEos {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "never" => Ok(Self::Never),
+            "logits" => Ok(Self::Logits),
+            "confidence" => Ok(Self::Confidence),
+            _ => Err(Error::BadValue {
+                what: "hold-eos".into(),
+                value: text.into(),
+                why: "must be never, logits or confidence".into(),
+            }),
+        }
+    }
+}
+
 impl Suppression {
+    /// Holds the end of the response back; `eos` are the ids that end one, the config's first.
+    pub fn hold(&mut self, hold: HoldEos, eos: &[u32]) {
+        match hold {
+            HoldEos::Never => {}
+            HoldEos::Logits => self.ids.extend(eos.first()),
+            HoldEos::Confidence => self.deferred = eos.to_vec(),
+        }
+    }
+
     fn apply(&self, position: usize, logits: &mut [f32]) {
         for &id in &self.ids {
             if let Some(z) = logits.get_mut(id as usize) {
@@ -101,6 +141,24 @@ impl LogitRows<'_> {
     }
 }
 
+/// Where the logits of a canvas come from.
+pub enum Logits<'a> {
+    /// Prediction rows, whose logits the backbone streams.
+    Rows(&'a Rows),
+    /// Logits that were made together with those of other canvases.
+    Ready(&'a mut [f32]),
+}
+
+impl Logits<'_> {
+    fn stream(self, backbone: &dyn Backbone, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {
+        match self {
+            Self::Rows(rows) => backbone.logits(rows, visit)?,
+            Self::Ready(logits) => visit(0, logits),
+        }
+        Ok(())
+    }
+}
+
 /// How rows become marginals.
 pub struct Reader<'a> {
     /// Token drawing.
@@ -118,12 +176,12 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Streams the logits of `positions` from their prediction rows; `see` gets each chunk (after
-    /// suppression) before it becomes statistics and may change it.
+    /// Reads the logits of `positions` as they stream by; `see` gets each chunk (after suppression) before it becomes
+    /// statistics and may change it.
     pub fn read(
         &self,
         backbone: &dyn Backbone,
-        predicting: &Rows,
+        logits: Logits<'_>,
         positions: &[usize],
         mut see: impl FnMut(LogitRows<'_>),
     ) -> Result<Vec<Marginal>> {
@@ -133,17 +191,17 @@ impl Reader<'_> {
             backbone.logits(rows, &mut |_, logits| unguided.extend_from_slice(logits))?;
         }
         let mut all: Vec<Marginal> = Vec::with_capacity(positions.len());
-        backbone.logits(predicting, &mut |first, logits| {
+        logits.stream(backbone, &mut |first, logits| {
             if let Some((_, scale)) = self.guide {
                 let unguided = &unguided[first * vocab..first * vocab + logits.len()];
-                let pairs = logits.par_iter_mut().zip(unguided);
+                let pairs = logits.par_iter_mut().zip(unguided).with_min_len(least_run());
                 pairs.for_each(|(z, &un)| *z = un + (scale + 1.0) * (*z - un));
             }
             let positions = &positions[first..first + logits.len() / vocab];
-            let rows = logits.par_chunks_exact_mut(vocab).zip(positions);
+            let rows = logits.par_chunks_exact_mut(vocab).zip(positions).with_min_len(least_run());
             rows.for_each(|(row, &position)| self.suppression.apply(position, row));
             see(LogitRows { positions, logits });
-            let rows = logits.par_chunks_exact(vocab).zip(positions);
+            let rows = logits.par_chunks_exact(vocab).zip(positions).with_min_len(least_run());
             all.par_extend(rows.map(|(row, &position)| self.marginal(position, row)));
         })?;
         match all.iter().position(|m| !m.raw.logsumexp.is_finite()) {

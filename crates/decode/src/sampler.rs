@@ -83,6 +83,15 @@ pub struct Candidate {
 }
 
 impl Sampling {
+    /// These defaults where tokens are drawn by `draw`: Gumbel noise knows no filters, so only ones that a request names
+    /// are an error.
+    pub fn drawn_by(&self, draw: Draw) -> Self {
+        match draw {
+            Draw::Categorical => Self { draw, ..*self },
+            Draw::Gumbel => Self { temperature: self.temperature, draw, ..Self::default() },
+        }
+    }
+
     /// Refuses values outside their range.
     pub fn check(&self) -> Result<()> {
         let bad = |what: &str, value: String, why: &str| {
@@ -158,18 +167,22 @@ impl Sampling {
         let temperature = if self.temperature > 0.0 { self.temperature } else { 1.0 };
         let scaled = |z: f32| round(round(z, dtype) / temperature, dtype);
         let top = scaled(max);
-        let sum: f64 = logits.iter().map(|&z| f64::from((scaled(z) - top).exp())).sum();
+        let weights: Vec<f32> = logits.iter().map(|&z| (scaled(z) - top).exp()).collect();
+        let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
         let top_p = self.top_p.filter(|&p| p < 1.0);
         // Tokens below this cannot be in the nucleus: all of them together weigh less than 1 - p.
         let floor = top_p.map_or(0.0, |p| (1.0 - f64::from(p)) / logits.len() as f64);
-        let mut kept: Vec<(u32, f32)> = Vec::new();
-        for (id, &z) in logits.iter().enumerate() {
-            let p = f64::from((scaled(z) - top).exp()) / sum;
+        // Probabilities have no sign, so the order of their bits is theirs: one number sorts by both.
+        let mut keys: Vec<u64> = Vec::with_capacity(logits.len());
+        for (id, &weight) in weights.iter().enumerate() {
+            let p = f64::from(weight) / sum;
             if p > 0.0 && p >= floor {
-                kept.push((id as u32, p as f32));
+                keys.push(u64::from(!(p as f32).to_bits()) << 32 | id as u64);
             }
         }
-        kept.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        keys.sort_unstable();
+        let entry = |key: u64| (key as u32, f32::from_bits(!((key >> 32) as u32)));
+        let mut kept: Vec<(u32, f32)> = keys.into_iter().map(entry).collect();
         if let Some(p) = top_p {
             let mut before = 0.0_f64;
             let inside = kept.iter().take_while(|k| {

@@ -20,6 +20,7 @@ mod tile;
 mod tile_i8;
 
 pub use dispatch::{Isa, force, isa};
+pub use ops::add::add;
 pub use ops::attention::{Heads, Segment, attention, attention_backward};
 pub use ops::gemm::{Weights, gemm};
 pub use ops::gemm_i8::gemm_i8;
@@ -31,3 +32,4 @@ pub use ops::rope::rope;
 pub use ops::silu_gate::{silu_gate, silu_gate_backward};
 pub use ops::softmax_stats::{SoftmaxStats, softmax_stats};
 pub use ops::total_variation::total_variation;
+pub use parallel::{least_run, on_this_thread, threads};

@@ -12,6 +12,7 @@ use crate::dispatch::Level;
 use crate::memory::{Grid, Scratch, Tile};
 use crate::ops::matmul::{Shape, Strided};
 use crate::pack::Right;
+use crate::parallel::{least_run, threads};
 use crate::tile::{Chain, multiply, panels_len};
 
 /// Depth of a block: a panel of it about fills the first-level cache.
@@ -41,7 +42,7 @@ pub(crate) fn product<T: Element>(
     }
     let level = Level::active();
     let grid = Grid::new(c, n);
-    let cut = Cut::new(shape, rayon::current_num_threads());
+    let cut = Cut::new(shape, threads());
     let run = |index: usize| {
         let (rows, cols) = cut.task(index);
         // SAFETY: tasks are the cells of one partition of c.
@@ -51,7 +52,7 @@ pub(crate) fn product<T: Element>(
     if cut.count() == 1 {
         run(0);
     } else {
-        (0..cut.count()).into_par_iter().with_max_len(1).for_each(run);
+        (0..cut.count()).into_par_iter().with_min_len(least_run()).with_max_len(least_run()).for_each(run);
     }
 }
 

@@ -21,6 +21,12 @@ pub trait Backbone: Send + Sync {
     /// index of the first row and the chunk `[rows, vocab]`. `|M|×V` never exists at once.
     fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()>;
 
+    /// Rows that one thread computes as cheaply apiece as any larger pass does; then many canvases are best computed in
+    /// groups of this size, a thread each. `None` where one pass should have all rows, as where weights come from memory.
+    fn rows_per_thread(&self) -> Option<usize> {
+        None
+    }
+
     /// Identifies the weights, so that a predictor trained on one backbone is not used on another.
     fn fingerprint(&self) -> String;
 }

@@ -9,6 +9,11 @@ pub const MLP_ROWS: usize = 512;
 /// Values in a chunk of logits.
 pub const LOGIT_CHUNK: usize = 1 << 24;
 
+/// Parameters of a layer that stay in a core's cache from one pass to the next.
+pub const SMALL_LAYER: usize = 1 << 20;
+/// Rows over which packing such a layer's weights no longer counts, while their activations stay in cache as well.
+pub const SMALL_ROWS: usize = 384;
+
 /// Bytes by use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {

@@ -12,7 +12,7 @@ use crate::arch::{self, Names};
 use crate::backbone::{self, Backbone, KvCache, Pass, Query, Rows};
 use crate::config::Spec;
 use crate::error::{Error, Result};
-use crate::layer::{Attention, Embedding, Linear, Mlp, RmsNorm, Rope, ShadowKeys};
+use crate::layer::{Attention, Embedding, Linear, Mlp, RmsNorm, Rope, ShadowKeys, residual};
 use crate::memory;
 
 /// Where a Transformer takes its parameters from: a mapped checkpoint, or tensors to train.
@@ -185,9 +185,9 @@ impl Block {
         let q = rope.forward(&self.q.forward(&normed)?, positions)?;
         keys.watch(index, &attention, &q, &k, segments)?;
         let attended = attention.forward_with(&q, &k, &v, segments, &packed.shadows)?;
-        let x = (x + self.o.forward(&attended)?)?;
+        let x = residual(&x, &self.o.forward(&attended)?)?;
         let mlp = self.mlp.forward(&self.ffn_norm.forward(&x)?)?;
-        Ok((x + mlp)?)
+        Ok(residual(&x, &mlp)?)
     }
 }
 
@@ -381,6 +381,12 @@ impl Backbone for Transformer {
             visit(index * chunk, &mut logits.data);
         }
         Ok(())
+    }
+
+    fn rows_per_thread(&self) -> Option<usize> {
+        let Spec { hidden, ffn, .. } = self.spec;
+        let layer = hidden * (2 * self.spec.q_width() + 2 * self.spec.kv_width() + 3 * ffn);
+        (self.device.is_cpu() && layer <= memory::SMALL_LAYER).then_some(memory::SMALL_ROWS)
     }
 
     fn fingerprint(&self) -> String {

@@ -189,6 +189,10 @@ fn decoding() -> Vec<(String, Value)> {
         ("top_p".to_owned(), number("nucleus of the token draw", 0.0, 1.0, 0.9)),
         ("top_k".to_owned(), count("tokens that may be drawn; 0 or -1 keeps all", 20)),
         (
+            "sampler".to_owned(),
+            text("how tokens are drawn: categorical (Dream), or gumbel (LLaDA: noise, no filters)", "gumbel"),
+        ),
+        (
             "seed".to_owned(),
             count("the same seed gives the same answer; without one the server draws one", 7),
         ),
@@ -197,6 +201,10 @@ fn decoding() -> Vec<(String, Value)> {
             text("what an end of sequence does: fill-after, none, block-fill or stop", "stop"),
         ),
         ("eos_penalty".to_owned(), number("taken off the logits of ends of sequence", -1e4, 1e4, 0.5)),
+        (
+            "hold_eos".to_owned(),
+            text("where the end of the response is held back: never, logits or confidence", "confidence"),
+        ),
         ("min_tokens".to_owned(), count("no end of sequence before as many tokens", 1)),
         ("block_length".to_owned(), count("decode left to right in blocks of as many tokens", 8)),
         ("cache".to_owned(), text("rows kept between steps, NAME[:key=value,…]; none is exact", "prefix")),

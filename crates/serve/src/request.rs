@@ -3,9 +3,12 @@
 //! Everything is checked here, before a canvas is queued; parameters of the strategy are fields of their own name.
 
 use std::hash::{BuildHasher, RandomState};
+use std::str::FromStr;
 
 use demask_decode::strategy;
-use demask_decode::{CacheSpec, Canvas, EosPolicy, Options, Sampling, StrategySpec, Suppression};
+use demask_decode::{
+    CacheSpec, Canvas, Draw, EosPolicy, HoldEos, Options, Sampling, StrategySpec, Suppression,
+};
 use serde_json::Value;
 
 use crate::engine::Order;
@@ -55,15 +58,20 @@ impl Decoding {
         neutral_fields(fields)?;
         let length = length(fields, settings)?;
         let seed = seed(fields)?;
-        let eos = match fields.text("eos")? {
-            Some(text) => text.parse::<EosPolicy>().map_err(|error| Refusal::field("eos", error))?,
-            None => served.defaults.eos,
-        };
+        let eos = named::<EosPolicy>(fields, "eos")?.unwrap_or(served.defaults.eos);
         let ids = &served.ids;
         let mut suppressed = served.tokenizer.holes();
         suppressed.push(ids.mask);
         let penalty = fields.number("eos_penalty", -1e4, 1e4)?.unwrap_or(0.0) as f32;
         let min_tokens = fields.count("min_tokens", 0, settings.max_tokens)?.unwrap_or(0);
+        let mut suppression = Suppression {
+            ids: suppressed,
+            eos_penalty: penalty,
+            no_eos_before: 0,
+            eos: if penalty != 0.0 || min_tokens > 0 { ids.eos.clone() } else { Vec::new() },
+            ..Suppression::default()
+        };
+        suppression.hold(named::<HoldEos>(fields, "hold_eos")?.unwrap_or_default(), &ids.eos);
         let options = Options {
             sampling: sampling(fields, &served.defaults.sampling)?,
             eos,
@@ -71,15 +79,9 @@ impl Decoding {
                 .count("block_length", 1, settings.max_tokens)?
                 .or(served.defaults.block_length),
             seed,
-            cache: take_cache(fields, served)?,
+            cache: named(fields, "cache")?.unwrap_or_else(|| served.defaults.cache.clone()),
             guidance: fields.number("cfg", 0.0, 100.0)?.unwrap_or(0.0) as f32,
-            suppression: Suppression {
-                ids: suppressed,
-                eos_penalty: penalty,
-                no_eos_before: 0,
-                eos: if penalty != 0.0 || min_tokens > 0 { ids.eos.clone() } else { Vec::new() },
-                ..Suppression::default()
-            },
+            suppression,
             ..Options::default()
         };
         let stops = stops(fields)?;
@@ -211,11 +213,13 @@ fn sampling(fields: &mut Fields, defaults: &Sampling) -> Result<Sampling> {
             }
         },
     };
+    let draw = named::<Draw>(fields, "sampler")?.unwrap_or(defaults.draw);
+    let defaults = defaults.drawn_by(draw);
     let sampling = Sampling {
         temperature: temperature.unwrap_or(defaults.temperature),
         top_p: top_p.or(defaults.top_p),
         top_k: top_k.or(defaults.top_k),
-        draw: defaults.draw,
+        draw,
     };
     sampling.check()?;
     Ok(sampling)
@@ -244,12 +248,10 @@ fn stops(fields: &mut Fields) -> Result<Vec<String>> {
     Ok(stops)
 }
 
-/// The cache, spelled as everywhere.
-fn take_cache(fields: &mut Fields, served: &Served) -> Result<CacheSpec> {
-    match fields.text("cache")? {
-        Some(text) => text.parse().map_err(|error| Refusal::field("cache", error)),
-        None => Ok(served.defaults.cache.clone()),
-    }
+/// A value by its name, spelled as everywhere.
+fn named<T: FromStr<Err = demask_decode::Error>>(fields: &mut Fields, field: &str) -> Result<Option<T>> {
+    let parse = |text: String| text.parse().map_err(|error| Refusal::field(field, error));
+    fields.text(field)?.map(parse).transpose()
 }
 
 /// The strategy, with the parameters that are given as fields, and whether it masks tokens again.

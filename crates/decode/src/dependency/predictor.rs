@@ -6,7 +6,7 @@
 //! [`Parts`]; the paper's predictor is one head and no projection.
 //! Invariant: a predictor that exists has matrices that fit one another and finite numbers.
 
-use demask_kernels::{Weights, gemm};
+use demask_kernels::{Weights, gemm, least_run};
 use demask_model::{HiddenRow, Rows};
 use rayon::prelude::*;
 
@@ -116,7 +116,8 @@ impl Predictor {
             };
             let scores = head.scores(rows);
             let scale = self.scale;
-            out.par_iter_mut().zip(&scores.data).for_each(|(o, s)| *o += weight / (1.0 + (-s * scale).exp()));
+            let pairs = out.par_iter_mut().zip(&scores.data).with_min_len(least_run());
+            pairs.for_each(|(o, s)| *o += weight / (1.0 + (-s * scale).exp()));
         }
         (0..size).for_each(|i| out[i * size + i] = 0.0);
         Dependency::from_rows(out, size)
@@ -144,7 +145,7 @@ impl DependencySource for Predictor {
 impl Layers {
     fn forward(&self, hidden: &Rows) -> Rows {
         let mut inner = times_transposed(hidden, &self.first);
-        inner.data.par_iter_mut().for_each(|x| *x = self.activation.apply(*x));
+        inner.data.par_iter_mut().with_min_len(least_run()).for_each(|x| *x = self.activation.apply(*x));
         times_transposed(&inner, &self.second)
     }
 }

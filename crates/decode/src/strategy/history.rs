@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use demask_kernels::least_run;
 use rayon::prelude::*;
 
 use crate::marginals::LogitRows;
@@ -36,7 +37,7 @@ impl History {
         for (position, row) in rows.iter_mut() {
             work.push((position, row, self.positions.remove(&position).unwrap_or_default()));
         }
-        work.par_iter_mut().for_each(|(_, row, entry)| {
+        work.par_iter_mut().with_min_len(least_run()).for_each(|(_, row, entry)| {
             let divergence = entry.advance(row);
             entry.divergences.push_back(divergence);
             if entry.divergences.len() > length {

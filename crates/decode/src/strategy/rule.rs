@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use demask_kernels::softmax_stats;
+use demask_kernels::{least_run, softmax_stats};
 use rayon::prelude::*;
 
 use crate::marginals::{LogitRows, Marginal};
@@ -78,9 +78,8 @@ impl Seen {
     pub(super) fn push(&mut self, rows: &LogitRows<'_>) {
         let vocab = rows.vocab();
         let top = |(row, &position): (&[f32], &usize)| (position, softmax_stats(row).top1);
-        let tops: Vec<(usize, f32)> =
-            rows.logits.par_chunks_exact(vocab).zip(rows.positions).map(top).collect();
-        self.0.extend(tops);
+        let all = rows.logits.par_chunks_exact(vocab).zip(rows.positions).with_min_len(least_run());
+        self.0.extend(all.map(top).collect::<Vec<(usize, f32)>>());
     }
 
     /// The latest opinion at every position ever noted, by position.

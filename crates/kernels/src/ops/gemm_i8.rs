@@ -12,6 +12,7 @@ use crate::arch::{COLS, DEPTH, Dot, DotOp, WithDot};
 use crate::dispatch::Level;
 use crate::memory::{Grid, Scratch};
 use crate::ops::quantize::{Layout, QuantizedWeights, Step};
+use crate::parallel::{least_run, threads};
 use crate::tile_i8::{Panel, Tile};
 
 /// `c[m, n] = a[m, k] · w[n, k]ᵀ (+ bias[n])` with `w` quantised.
@@ -58,7 +59,11 @@ impl WithDot for Gemm<'_> {
         if cut.count() == 1 {
             run(0);
         } else {
-            (0..cut.count()).into_par_iter().with_max_len(1).for_each(run);
+            (0..cut.count())
+                .into_par_iter()
+                .with_min_len(least_run())
+                .with_max_len(least_run())
+                .for_each(run);
         }
     }
 }
@@ -91,10 +96,10 @@ fn quantize_rows<D: Dot>(
     }
     let step = m.next_multiple_of(D::ROWS) * layout.group.next_multiple_of(DEPTH);
     let groups = data.par_chunks_mut(step).zip(scales.par_chunks_mut(m)).zip(starts.par_chunks_mut(m));
-    groups.enumerate().for_each(|(group, ((data, scales), starts))| {
+    groups.enumerate().with_min_len(least_run()).for_each(|(group, ((data, scales), starts))| {
         let filled = layout.filled(group);
         let rows = data.par_chunks_mut(QUANTIZE_ROWS * filled).zip(scales.par_chunks_mut(QUANTIZE_ROWS));
-        rows.zip(starts.par_chunks_mut(QUANTIZE_ROWS)).enumerate().for_each(
+        rows.zip(starts.par_chunks_mut(QUANTIZE_ROWS)).enumerate().with_min_len(least_run()).for_each(
             |(chunk, ((data, scales), starts))| {
                 let a = &a[chunk * QUANTIZE_ROWS * layout.k..];
                 dot.isolate_dot(Quantize {
@@ -163,7 +168,7 @@ impl Cut {
         let unit = D::BLOCK_PANELS;
         let most = (WEIGHT_BYTES / (COLS * layout.depth().max(1))).max(1).next_multiple_of(unit);
         let mut cut = Self { m, layout, rows: m.min(8 * D::BLOCK_ROWS), panels: most.min(layout.panels()) };
-        while cut.count() < 4 * rayon::current_num_threads() {
+        while threads() > 1 && cut.count() < 4 * threads() {
             if cut.rows * cut.panels * COLS * layout.k < 2 * GRAIN {
                 break;
             } else if cut.panels > unit {

@@ -1,5 +1,6 @@
 //! The safe API, one operation per file.
 
+pub(crate) mod add;
 pub(crate) mod attention;
 pub(crate) mod gemm;
 pub(crate) mod gemm_i8;

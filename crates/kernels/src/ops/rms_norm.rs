@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::arch::{Op, Simd};
 use crate::dispatch::Level;
 use crate::math::dot;
-use crate::parallel::rows_per_task;
+use crate::parallel::{least_run, rows_per_task};
 
 /// Normalises each row of `x` (`[rows, weight.len()]`) into `out`.
 ///
@@ -18,6 +18,7 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let task = rows_per_task(width) * width;
     out.par_chunks_mut(task)
         .zip(x.par_chunks(task))
+        .with_min_len(least_run())
         .for_each(|(out, x)| level.run(Forward { x, weight, eps, out }));
 }
 

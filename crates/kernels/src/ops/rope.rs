@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::arch::{Op, Simd};
 use crate::dispatch::Level;
-use crate::parallel::rows_per_task;
+use crate::parallel::{least_run, rows_per_task};
 
 /// Rotates `x` (`[rows, heads * head_dim]`) in place by its rows' positions; `inverse` rotates back, which is also the
 /// gradient.
@@ -26,7 +26,8 @@ pub fn rope(x: &mut [f32], positions: &[u32], heads: usize, head_dim: usize, the
     let level = Level::active();
     let turns = Turns::up_to(last as usize, theta, head_dim);
     let rows = rows_per_task(width);
-    x.par_chunks_mut(rows * width).zip(positions.par_chunks(rows)).for_each(|(x, positions)| {
+    let tasks = x.par_chunks_mut(rows * width).zip(positions.par_chunks(rows));
+    tasks.with_min_len(least_run()).for_each(|(x, positions)| {
         for (row, &position) in x.chunks_exact_mut(width).zip(positions) {
             let far;
             let turn = match turns.at(position as usize) {

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::arch::{Op, Simd};
 use crate::dispatch::Level;
 use crate::math::sigmoid;
-use crate::parallel::GRAIN;
+use crate::parallel::{GRAIN, least_run};
 
 /// `out = silu(gate) · up`, element by element.
 ///
@@ -16,7 +16,8 @@ pub fn silu_gate(gate: &[f32], up: &[f32], out: &mut [f32]) {
     assert_eq!(gate.len(), out.len(), "silu_gate: out must have the length of gate");
     let level = Level::active();
     let inputs = gate.par_chunks(GRAIN).zip(up.par_chunks(GRAIN));
-    inputs.zip(out.par_chunks_mut(GRAIN)).for_each(|((gate, up), out)| level.run(Forward { gate, up, out }));
+    let tasks = inputs.zip(out.par_chunks_mut(GRAIN)).with_min_len(least_run());
+    tasks.for_each(|((gate, up), out)| level.run(Forward { gate, up, out }));
 }
 
 /// Gradient of [`silu_gate`]: writes `grad_gate` and `grad_up`.

@@ -6,6 +6,7 @@ mod embedding;
 mod linear;
 mod mlp;
 mod norm;
+mod residual;
 mod rope;
 
 pub use attention::{Attention, ShadowKeys};
@@ -13,4 +14,5 @@ pub use embedding::Embedding;
 pub use linear::Linear;
 pub use mlp::Mlp;
 pub use norm::RmsNorm;
+pub use residual::residual;
 pub use rope::Rope;

@@ -77,6 +77,45 @@ fn prompts_may_be_texts_or_ids_and_may_be_echoed() {
 }
 
 #[test]
+fn the_end_may_be_held_back() {
+    run(async {
+        let app = toy();
+        let held =
+            ok(&app, COMPLETIONS, &json!({ "prompt": PROMPT, "max_tokens": 20, "hold_eos": "logits" })).await;
+        assert_eq!(held["choices"][0]["finish_reason"], "length", "an end that cannot be written was");
+        assert_eq!(held["usage"]["completion_tokens"], 20);
+        // In the confidence: nothing from the end on is written before all of the text is.
+        for (hold, last) in [("never", false), ("confidence", true)] {
+            let body = json!({ "prompt": PROMPT, "max_tokens": 20, "strategy": "entropy", "hold_eos": hold, "eos": "none" });
+            let (events, _) = stream(&app, "/v1/denoise", &body).await;
+            let positions: Vec<u64> =
+                events.iter().filter_map(|event| event["commits"][0]["position"].as_u64()).collect();
+            let end = 19 + 12;
+            let first = positions.iter().position(|&p| p >= end).unwrap();
+            assert_eq!(positions[first..].iter().all(|&p| p >= end), last, "{hold}: {positions:?}");
+        }
+    });
+}
+
+#[test]
+fn gumbel_noise_draws_tokens() {
+    run(async {
+        let app = toy();
+        let ask = |temperature: f64, sampler: &str, seed: u64| json!({ "prompt": PROMPT, "temperature": temperature, "sampler": sampler, "seed": seed, "eos": "none" });
+        let cold = ok(&app, COMPLETIONS, &ask(0.0, "gumbel", 1)).await;
+        assert_eq!(cold["choices"], ok(&app, COMPLETIONS, &ask(0.0, "categorical", 1)).await["choices"]);
+        let hot = ok(&app, COMPLETIONS, &ask(3.0, "gumbel", 1)).await;
+        assert_eq!(hot["choices"], ok(&app, COMPLETIONS, &ask(3.0, "gumbel", 1)).await["choices"]);
+        for other in [ask(3.0, "gumbel", 2), ask(3.0, "categorical", 1)] {
+            assert_ne!(hot["choices"], ok(&app, COMPLETIONS, &other).await["choices"]);
+        }
+        let mut filtered = ask(1.0, "gumbel", 1);
+        filtered["top_p"] = json!(0.5);
+        assert_eq!(post(&app, COMPLETIONS, &filtered).await.0, 400);
+    });
+}
+
+#[test]
 fn logprobs_are_those_of_the_committed_tokens() {
     run(async {
         let answer = ok(&toy(), COMPLETIONS, &json!({ "prompt": PROMPT, "logprobs": 1 })).await;

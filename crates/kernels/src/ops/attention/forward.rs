@@ -11,6 +11,7 @@ use crate::memory::{Grid, Scratch, Tile};
 use crate::ops::attention::{Heads, Segment, check};
 use crate::ops::matmul::Strided;
 use crate::pack::Right;
+use crate::parallel::{least_run, threads};
 use crate::tile::{Chain, multiply, panel_width, panels_len};
 
 /// Keys of a block.
@@ -48,7 +49,8 @@ pub fn attention(
     let level = Level::active();
     let out = Grid::new(out, heads.query * heads.dim);
     let lse = lse.map(|lse| Grid::new(lse, heads.query));
-    cut(heads, segments).into_par_iter().with_max_len(1).for_each(|(segment, kv_head, queries)| {
+    let tasks = cut(heads, segments).into_par_iter();
+    tasks.with_min_len(least_run()).with_max_len(least_run()).for_each(|(segment, kv_head, queries)| {
         level.run(Task { q, k, v, heads, segment, kv_head, queries, out, lse });
     });
 }
@@ -57,7 +59,7 @@ pub fn attention(
 fn cut(heads: Heads, segments: &[Segment]) -> Vec<(&Segment, usize, Range<usize>)> {
     let segments = segments.iter().filter(|segment| !segment.q.is_empty() && !segment.k.is_empty());
     let total: usize = segments.clone().map(|segment| segment.q.len()).sum();
-    let wanted = 4 * rayon::current_num_threads();
+    let wanted = 4 * threads();
     let most = (total * heads.kv).div_ceil(wanted).max(CUT / heads.group());
     let mut tasks = vec![];
     for segment in segments {
