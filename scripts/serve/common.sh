@@ -50,6 +50,7 @@ model_args() {
 
 # start_server ARGUMENT…: serves and sets `url`.
 start_server() {
+    : >"$scratch/server.log" # On a busy machine it is read before the server has opened it.
     "$DEMASK" serve --port 0 "$@" 2>"$scratch/server.log" &
     server=$!
     for _ in $(seq 300); do
