@@ -247,9 +247,9 @@ fn names(given: &[String], also: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
             found.push(name.to_owned());
         } else {
             let tasks = tasks.join(", ");
-            let benchmarks = "and the benchmarks gsm8k, mmlu_pro, humaneval, mbpp, countdown, sudoku";
+            let benchmarks = "; the benchmarks are gsm8k, mmlu_pro, humaneval, mbpp, countdown, sudoku";
             let benchmarks = if also("gsm8k") { benchmarks } else { "" };
-            usage!("there is no task {name:?}; the tasks are {tasks}, or all of them with all {benchmarks}");
+            usage!("there is no task {name:?}; the tasks are {tasks}, or all of them with all{benchmarks}");
         }
     }
     let mut unique: Vec<String> = Vec::new();
