@@ -53,6 +53,12 @@ pub fn open(args: &ModelArgs) -> Result<Loaded> {
     Ok(Loaded::assemble(NAME.into(), backbone, tokenizer, chat, Some(predictor), defaults))
 }
 
+/// Its shape and its weights as they are stored.
+pub fn weights() -> Result<(Spec, Store)> {
+    let spec = Spec::from_json(CONFIG, &at("config.json"))?;
+    Ok((spec, Store::from_bytes(at("model.safetensors"), WEIGHTS)?))
+}
+
 fn own_predictor(backbone: &Transformer) -> Result<Arc<Predictor>> {
     let store = Store::from_bytes(at("predictor.safetensors"), PREDICTOR)?;
     let predictor = Predictor::new(Parts::from_store(&store)?.0)?;

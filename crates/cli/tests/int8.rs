@@ -63,3 +63,15 @@ fn measurements_print_tables_json_and_pictures() {
     let wrong = demask(&["bench", "gemm", "--shape", "64"]);
     assert!(wrong.code == 2 && wrong.err.contains("KxN"), "{}", wrong.err);
 }
+
+#[test]
+fn candle_gives_the_same_logits() {
+    for model in [vec![], vec!["--model".to_owned(), fixture()]] {
+        let args = ["bench", "candle", "--batch", "1,3", "--length", "12", "--repeats", "1", "--json"];
+        let args: Vec<&str> = args.into_iter().chain(model.iter().map(String::as_str)).collect();
+        let run = demask(&args);
+        assert_eq!(run.code, 0, "{model:?}: {}", run.err);
+        let object: Value = serde_json::from_str(&run.out).unwrap();
+        assert_eq!(object["rows"].as_array().unwrap().len(), 6);
+    }
+}

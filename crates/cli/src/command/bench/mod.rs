@@ -4,6 +4,7 @@
 //! its quartiles. `measure` times, `report` shows.
 
 mod cache;
+mod candle;
 mod compare;
 mod decode;
 mod forward;
@@ -36,6 +37,7 @@ enum Command {
     Scaling(scaling::Args),
     Quality(Box<quality::Args>),
     Compare(compare::Args),
+    Candle(candle::Args),
 }
 
 /// Flags of every measurement.
@@ -79,5 +81,6 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Scaling(args) => scaling::run(args),
         Command::Quality(args) => quality::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Candle(args) => candle::run(args),
     }
 }

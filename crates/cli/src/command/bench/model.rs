@@ -54,8 +54,8 @@ impl ModelShape {
 /// A canvas whose last positions are masked.
 #[derive(Debug, Clone)]
 pub(super) struct Canvas {
-    tokens: Vec<u32>,
-    masked: Vec<usize>,
+    pub(super) tokens: Vec<u32>,
+    pub(super) masked: Vec<usize>,
 }
 
 impl Canvas {
