@@ -81,6 +81,8 @@ struct Acts<'a, D: Dot> {
 
 /// Rows quantised by one task: whole tiles of every instruction set.
 const QUANTIZE_ROWS: usize = 48;
+/// Elements below which one thread quantises all of them.
+const QUANTIZE_GRAIN: usize = 32 * 1024;
 
 fn quantize_rows<D: Dot>(
     dot: D,
@@ -95,22 +97,24 @@ fn quantize_rows<D: Dot>(
         return;
     }
     let step = m.next_multiple_of(D::ROWS) * layout.group.next_multiple_of(DEPTH);
+    let quantize = |group, first: usize, data, scales, starts| {
+        let (a, depths) = (&a[first * layout.k..], layout.depths(group));
+        dot.isolate_dot(Quantize { a, k: layout.k, depths, data, scales, starts });
+    };
+    if m * layout.k < QUANTIZE_GRAIN {
+        // Handing so little to other threads would cost more than it.
+        let groups = data.chunks_mut(step).zip(scales.chunks_mut(m)).zip(starts.chunks_mut(m));
+        for (group, ((data, scales), starts)) in groups.enumerate() {
+            quantize(group, 0, data, scales, starts);
+        }
+        return;
+    }
     let groups = data.par_chunks_mut(step).zip(scales.par_chunks_mut(m)).zip(starts.par_chunks_mut(m));
     groups.enumerate().with_min_len(least_run()).for_each(|(group, ((data, scales), starts))| {
-        let filled = layout.filled(group);
-        let rows = data.par_chunks_mut(QUANTIZE_ROWS * filled).zip(scales.par_chunks_mut(QUANTIZE_ROWS));
+        let chunk = QUANTIZE_ROWS * layout.filled(group);
+        let rows = data.par_chunks_mut(chunk).zip(scales.par_chunks_mut(QUANTIZE_ROWS));
         rows.zip(starts.par_chunks_mut(QUANTIZE_ROWS)).enumerate().with_min_len(least_run()).for_each(
-            |(chunk, ((data, scales), starts))| {
-                let a = &a[chunk * QUANTIZE_ROWS * layout.k..];
-                dot.isolate_dot(Quantize {
-                    a,
-                    k: layout.k,
-                    depths: layout.depths(group),
-                    data,
-                    scales,
-                    starts,
-                });
-            },
+            |(chunk, ((data, scales), starts))| quantize(group, chunk * QUANTIZE_ROWS, data, scales, starts),
         );
     });
 }
