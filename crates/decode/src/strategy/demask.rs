@@ -36,8 +36,9 @@ pub(super) const ENTRY: Entry = Entry {
         Param {
             key: "start",
             default: "leftmost",
-            kind: Kind::Choice(&["leftmost", "confident", "independent"]),
-            help: "what opens the set: the left-most mask, the surest, or of the sure ones the least dependent",
+            kind: Kind::Choice(&["leftmost", "confident", "independent", "anchored"]),
+            help: "what opens the set: the left-most mask, the surest, of the sure ones the least dependent, or (anchored) \
+                   the surest, and the left-most joins last if it depends little on the set",
         },
         Param {
             key: "confidence",
@@ -116,6 +117,7 @@ fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
     let start = match values.text("start") {
         "confident" => Start::Confident,
         "independent" => Start::Independent,
+        "anchored" => Start::Anchored,
         _ => Start::Leftmost,
     };
     let (tau, gamma) = (values.number("tau") as f32, values.number("gamma") as f32);

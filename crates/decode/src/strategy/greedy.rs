@@ -17,6 +17,9 @@ pub enum Start {
     Confident,
     /// Of those above γ the one that depends least on all others together; the most confident if there is none.
     Independent,
+    /// The most confident one; the left-most joins last, whatever its confidence, if what it depends on the set fits τ.
+    /// A free choice of words is then made beside what is sure of it, a guess waits for what would decide it.
+    Anchored,
 }
 
 /// The thresholds of Algorithm 2.
@@ -38,6 +41,15 @@ pub enum Limit {
     Sum,
     /// The dependency of each position on those before it; no bound on the whole step.
     Position,
+}
+
+impl Limit {
+    fn allows(self, accumulated: f32, delta: f32, tau: f32) -> bool {
+        match self {
+            Self::Sum => accumulated + delta <= tau,
+            Self::Position => delta <= tau,
+        }
+    }
 }
 
 /// What was selected, in the order of selection.
@@ -73,7 +85,7 @@ pub fn limited_subset(
     assert!(size > 0 && dependency.len() == size, "dependency of {} for {size} positions", dependency.len());
     let first = match thresholds.start {
         Start::Leftmost => 0,
-        Start::Confident => most_confident(confidence),
+        Start::Confident | Start::Anchored => most_confident(confidence),
         Start::Independent => least_dependent(dependency, confidence, thresholds.gamma),
     };
     let mut candidates: Vec<usize> =
@@ -98,11 +110,7 @@ pub fn limited_subset(
         let Some((slot, delta)) = best else {
             break if chosen.len() == size { Stop::AllTaken } else { Stop::NoCandidate };
         };
-        let bounded = match limit {
-            Limit::Sum => accumulated + delta,
-            Limit::Position => delta,
-        };
-        if bounded > thresholds.tau {
+        if !limit.allows(accumulated, delta, thresholds.tau) {
             break Stop::Budget;
         }
         accumulated += delta;
@@ -110,6 +118,13 @@ pub fn limited_subset(
         newest = candidates.remove(slot);
         chosen.push(newest);
     };
+    if thresholds.start == Start::Anchored && confidence[first] > thresholds.gamma && !chosen.contains(&0) {
+        let delta = chosen.iter().map(|&s| dependency.on(0, s)).sum();
+        if limit.allows(accumulated, delta, thresholds.tau) {
+            accumulated += delta;
+            chosen.push(0);
+        }
+    }
     Subset { chosen, budget: Budget { limit: thresholds.tau, used: accumulated }, stop }
 }
 
@@ -272,5 +287,21 @@ mod tests {
             prop_assert_eq!(fast.chosen, slow);
             prop_assert_eq!(fast.budget.used, accum);
         }
+    }
+
+    #[test]
+    fn an_anchored_set_takes_the_leftmost_last_and_only_if_it_fits() {
+        // Position 0 is unsure; it depends on position 2 by 0.3 and on nothing else.
+        let rows = vec![0.0, 0.0, 0.3, 0.8, 0.0, 0.1, 0.0, 0.0, 0.0];
+        let dependency = Dependency::from_rows(rows, 3);
+        let select = |confidence: [f32; 3], tau| {
+            let thresholds = Thresholds { tau, gamma: 0.9, start: Start::Anchored };
+            greedy_subset(&dependency, &confidence, thresholds).chosen
+        };
+        // What the sure ones depend on the left-most (0.8) is not charged: they are taken first.
+        assert_eq!(select([0.4, 0.95, 0.99], 0.5), [2, 1, 0]);
+        assert_eq!(select([0.4, 0.95, 0.99], 0.35), [2, 1]);
+        // Nobody is sure: the surest alone.
+        assert_eq!(select([0.4, 0.5, 0.6], 9.0), [2]);
     }
 }
