@@ -6,4 +6,4 @@ begin lab
 run lab --grid --split validation --n "$(size 40 100)" "${MODEL[@]}" --out "$OUT/grid"
 WITH=(--with entropy:k=2 --with token-order:k=2)
 while read -r strategy; do WITH+=(--with "$strategy"); done < "$OUT/grid/chosen.txt"
-run lab --n "$(size 100 200)" "${WITH[@]}" "${MODEL[@]}" --out "$OUT/test"
+run lab --n "$(size 200 200)" "${WITH[@]}" "${MODEL[@]}" --out "$OUT/test"

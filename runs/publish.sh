@@ -1,18 +1,30 @@
 #!/usr/bin/env bash
-# Puts the results of runs/all.sh into docs/results: the pictures, and words and tables between their marks in README.md.
+# Puts results into docs/results: the pictures, and words and tables between the marks of its pages. README.md takes those
+# of runs/all.sh, lab.md those of runs/lab.sh, beyond.md those of runs/beyond.sh; what DIR does not hold stays.
 #   runs/publish.sh DIR [FOLDER]
 set -euo pipefail
 FROM=${1:?usage: runs/publish.sh DIR [FOLDER]}
 TO=${2:-$(cd "$(dirname "$0")/../docs/results" && pwd)}
-PAGE=$TO/README.md
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
-for file in fig1/figure1 fig1/chosen table1/table1 table1/table1-forwards table2/table2 table2/table2-filled \
-  fig_subadditivity/slack; do
-  ls "$FROM/$file".* > /dev/null 2>&1 || { echo "$FROM has no $file; has runs/all.sh come to its end?" >&2; exit 1; }
-done
-grep -q '^all took' "$FROM/times.txt" || { echo "runs/all.sh has not come to its end in $FROM" >&2; exit 1; }
-cp "$PAGE" "$WORK/page"
+
+# have FILE…: ends with a sentence unless all are there.
+have() {
+  for file in "$@"; do
+    ls "$FROM/$file".* > /dev/null 2>&1 || { echo "$FROM has no $file; has its script come to its end?" >&2; exit 1; }
+  done
+}
+
+# page NAME: opens a page; close_page puts it back whole.
+page() {
+  PAGE=$TO/$1
+  cp "$PAGE" "$WORK/page"
+}
+
+close_page() {
+  mv "$WORK/page" "$PAGE"
+  echo "$PAGE is written; read its words against the new numbers"
+}
 
 # insert NAME: replaces what stands between <!-- NAME --> and <!-- /NAME --> by what is read.
 insert() {
@@ -33,7 +45,7 @@ insert() {
 picture() {
   cp "$2.svg" "$TO/$1.svg"
   cp "$2.png" "$TO/$1.png"
-  echo "![$3]($1.png)" | insert "$1"
+  echo "![$3]($1.png)" | insert "picture-$1"
 }
 
 # block FILE…: as it stands.
@@ -43,22 +55,45 @@ block() {
   echo '```'
 }
 
-SECONDS_TAKEN=$(sed -n 's/^all took \([0-9]*\) s$/\1/p' "$FROM/times.txt")
-VERSION=$(sed -n '1s/^# fig1, //p' "$FROM/fig1/config.txt")
-echo "\`runs/all.sh\` made our half of this page in $(((SECONDS_TAKEN + 59) / 60)) minutes ($VERSION); \`runs/publish.sh\` put it here." |
-  insert made
-picture figure1 "$FROM/fig1/figure1" "Accuracy against mean steps for every configuration"
-picture figure2 "$FROM/fig_subadditivity/slack" "Distribution of the slack by size of the set"
-for name in table1/table1 table1/table1-forwards table2/table2 table2/table2-filled fig1/chosen; do
-  insert "$(basename $name)" < "$FROM/$name.md"
-done
-grep -v '^records' "$FROM/fig_subadditivity.txt" > "$WORK/slack"
-block "$WORK/slack" | insert slack
-{
-  block "$FROM/times.txt"
-  printf '\n<details><summary>Commands</summary>\n\n'
-  block "$FROM"/{fig1,table1,table2,fig_subadditivity}/config.txt
-  printf '\n</details>\n'
-} | insert times
-mv "$WORK/page" "$PAGE"
-echo "docs are in $TO; read the page's words against the new numbers"
+FOUND=0
+if [ -d "$FROM/fig1" ]; then
+  FOUND=1
+  have fig1/figure1 fig1/chosen table1/table1 table1/table1-forwards table2/table2 table2/table2-filled \
+    fig_subadditivity/slack
+  grep -q '^all took' "$FROM/times.txt" || { echo "runs/all.sh has not come to its end in $FROM" >&2; exit 1; }
+  page README.md
+  SECONDS_TAKEN=$(sed -n 's/^all took \([0-9]*\) s$/\1/p' "$FROM/times.txt")
+  VERSION=$(sed -n '1s/^# fig1, //p' "$FROM/fig1/config.txt")
+  echo "\`runs/all.sh\` made our half of this page in $(((SECONDS_TAKEN + 59) / 60)) minutes ($VERSION); \`runs/publish.sh\` put it here." |
+    insert made
+  picture figure1 "$FROM/fig1/figure1" "Accuracy against mean steps for every configuration"
+  picture figure2 "$FROM/fig_subadditivity/slack" "Distribution of the slack by size of the set"
+  for name in table1/table1 table1/table1-forwards table2/table2 table2/table2-filled fig1/chosen; do
+    insert "$(basename $name)" < "$FROM/$name.md"
+  done
+  grep -v '^records' "$FROM/fig_subadditivity.txt" > "$WORK/slack"
+  block "$WORK/slack" | insert slack
+  block "$FROM/times.txt" "$FROM"/{fig1,table1,table2,fig_subadditivity}/config.txt | insert times
+  close_page
+fi
+if [ -d "$FROM/lab" ]; then
+  FOUND=1
+  have lab/test/table lab/test/picture lab/grid/chosen lab/grid/picture
+  page lab.md
+  insert lab < "$FROM/lab/test/table.md"
+  insert lab-grid < "$FROM/lab/grid/chosen.md"
+  picture lab "$FROM/lab/test/picture" "Accuracy against mean steps, test problems"
+  picture lab-grid "$FROM/lab/grid/picture" "Accuracy against mean steps of every configuration, validation problems"
+  block "$FROM/lab/config.txt" | insert commands
+  close_page
+fi
+if [ -d "$FROM/beyond" ]; then
+  FOUND=1
+  have beyond/chosen beyond/figure1
+  page beyond.md
+  insert beyond < "$FROM/beyond/chosen.md"
+  picture beyond "$FROM/beyond/figure1" "Accuracy against mean steps of DEMASK's options"
+  block "$FROM/beyond/config.txt" | insert commands
+  close_page
+fi
+[ $FOUND = 1 ] || { echo "$FROM holds no results of runs/all.sh, runs/lab.sh or runs/beyond.sh" >&2; exit 1; }

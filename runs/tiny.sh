@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the embedded model from nothing into FOLDER (about three hours on two cores); every step continues where it was
+# Makes the embedded model from nothing into FOLDER (about four hours on two cores); every step continues where it was
 # stopped. assets/tiny was made so; its MODEL_CARD.md says what has changed since.
 #   runs/tiny.sh [FOLDER]
 set -euo pipefail
@@ -14,11 +14,16 @@ mkdir -p "$out"
     --out "$out/run2"
 "$demask" pretrain --config configs/pretrain-tiny-3.toml --from "$out/run2/export" --tokenizer "$out/run1/tokenizer" \
     --out "$out/run3"
-"$demask" cache generate --model "$out/run3/export" --data task:all --limit 1000 --pad-to 32 --out "$out/cache"
+"$demask" pretrain --config configs/pretrain-tiny-4.toml --from "$out/run3/export" --tokenizer "$out/run1/tokenizer" \
+    --out "$out/run4" --stop-at 2000
+"$demask" pretrain --config configs/pretrain-tiny-5.toml --from "$out/run4/export" --tokenizer "$out/run1/tokenizer" \
+    --out "$out/run5"
+"$demask" cache generate --model "$out/run5/export" --data task:all --limit 4000 --pad-to 24,32,48,64 --out "$out/cache"
 "$demask" cache info "$out/cache"
-"$demask" train predictor --cache "$out/cache" --config configs/predictor-tiny.toml --out "$out/predictor.safetensors"
+"$demask" train predictor --cache "$out/cache" --hidden-row i-1 --config configs/predictor-tiny.toml \
+    --out "$out/predictor.safetensors"
 
 mkdir -p "$out/tiny"
-cp "$out"/run3/export/* "$out/tiny/"
+cp "$out"/run5/export/* "$out/tiny/"
 cp "$out/predictor.safetensors" "$out/tiny/"
 echo "$out/tiny is a checkpoint folder; assets/tiny differs from it in generation_config.json (max_new_tokens, strategy)"
