@@ -19,6 +19,8 @@ const KINDS: [&str; 7] = [
     "lines/replace",
     "lines/shuffle",
 ];
+/// The kind of the drill.
+const BESIDE: &str = "lines/beside";
 /// How a response opens; it then lists the names.
 const LEADS: [&str; 3] = ["The line is", "Now the line is", "Here it is:"];
 
@@ -40,7 +42,7 @@ impl Task for Lines {
     }
 
     fn version(&self) -> u32 {
-        3
+        4
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -53,10 +55,10 @@ impl Task for Lines {
         self.compose(rng, kind, length)
     }
 
-    /// Insertion: the one operation that must find a name and open a gap beside it. Shorter lists first show how.
+    /// Insertion beside someone, harder than what is asked: a name must be found and a gap opened there.
     fn drill(&self, rng: &mut Rng) -> Option<Problem> {
         let length = rng.between(2, LONGEST) as usize;
-        Some(self.compose(rng, "lines/insert", length))
+        Some(self.compose(rng, BESIDE, length))
     }
 
     fn score(&self, problem: &Problem, response: &str) -> Score {
@@ -132,16 +134,20 @@ fn operate(rng: &mut Rng, kind: &str, names: &[&'static str], at: usize, spare: 
             (rng.pick(&["Sort it.", "Put it in order."]).to_string(), String::new())
         }
         "lines/insert" => {
-            // Beside someone, or at an end.
-            let (place, wordings): (usize, [&str; 2]) = match rng.below(4) {
-                0 => (0, ["Insert {a} first.", "Put {a} first."]),
-                1 => (names.len(), ["Insert {a} last.", "Put {a} last."]),
-                2 => (at, ["Insert {a} before {b}.", "Put {a} before {b}."]),
-                _ => (at + 1, ["Insert {a} after {b}.", "Put {a} after {b}."]),
-            };
+            let (place, end) = *rng.pick(&[(0, "first"), (names.len(), "last")]);
             answer.insert(place, spare);
+            let command = rng.pick(&["Insert {a} {s}.", "Put {a} {s}."]);
+            (command.replace("{a}", spare).replace("{s}", end), format!("{spare}@{place}"))
+        }
+        BESIDE => {
+            let (place, side) = *rng.pick(&[(at, "before"), (at + 1, "after")]);
+            answer.insert(place, spare);
+            let command = rng.pick(&["Insert {a} {s} {b}.", "Put {a} {s} {b}."]);
             // "After the third" and "before the fourth" are one problem.
-            (rng.pick(&wordings).replace("{a}", spare).replace("{b}", chosen), format!("{spare}@{place}"))
+            (
+                command.replace("{a}", spare).replace("{s}", side).replace("{b}", chosen),
+                format!("{spare}@{place}"),
+            )
         }
         "lines/remove" => {
             answer.remove(at);
