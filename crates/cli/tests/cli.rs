@@ -232,7 +232,7 @@ fn mistakes_in_the_call_are_usage_errors() {
             &["generate", "-m", &model, "--sampler", "gumbel", "--top-k", "5", PROMPT],
             "leave out top-p and top-k",
         ),
-        (&["generate", "-m", &model, "--hold-eos", "always", PROMPT], "never, logits, confidence"),
+        (&["generate", "-m", &model, "--hold-eos", "always", PROMPT], "never, logits or confidence"),
         (&["generate", "-m", &model, "-s", "klass:bar=over", PROMPT], "at-least, above"),
         (&["generate", "-m", &model, "--wrong", PROMPT], "--wrong"),
         (&["strategies", "foo"], "there is no strategy"),
