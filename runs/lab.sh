@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
 # Every decoder of the field on every task of the embedded model. The grids run on validation problems and choose a
-# configuration of each strategy; the test problems then see all strategies at their defaults and as chosen.
+# configuration of each strategy (DEMASK's on more of them); the test problems then see all strategies at their
+# defaults and as chosen.
 source "$(dirname "$0")/common.sh"
 begin lab
 run lab --grid --split validation --n "$(size 40 100)" "${MODEL[@]}" --out "$OUT/grid"
+run sweep --grid lab --only demask --split validation --limit "$(size 200 200)" "${MODEL[@]}" --out "$OUT/demask"
 WITH=(--with entropy:k=2 --with token-order:k=2)
-while read -r strategy; do WITH+=(--with "$strategy"); done < "$OUT/grid/chosen.txt"
+while read -r strategy; do WITH+=(--with "$strategy"); done < <(
+  grep -v '^demask' "$OUT/grid/chosen.txt"
+  grep '^demask' "$OUT/demask/chosen.txt"
+)
 run lab --n "$(size 200 200)" "${WITH[@]}" "${MODEL[@]}" --out "$OUT/test"
