@@ -52,7 +52,8 @@ begin() {
 # run ARGS…: runs the command and notes it.
 run() {
   # Where the results went is nobody's business but the one who ran it.
-  echo "demask ${*//$RESULTS/results}" >> "$OUT/config.txt"
+  local said=${*//$RESULTS/results}
+  echo "demask ${said//"$ROOT/"/}" >> "$OUT/config.txt"
   "$DEMASK" "$@"
 }
 
