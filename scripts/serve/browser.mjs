@@ -237,7 +237,9 @@ const tests = {
     await fast(page);
     await page.check("input[value=gaps]", { force: true });
     await generate(page, "eva has [MASK:2] shells . eva finds");
-    assert.equal(await count(page, ".lane-a .token.committed"), 2);
+    // A model may end the text in the first gap, which fills the second.
+    assert.equal((await tokens(page)).filter((token) => token === null).length, 0);
+    assert.ok([1, 2].includes(await count(page, ".lane-a .token.committed")));
     await page.fill("#text", "eva has 7 shells");
     await page.click("#go");
     await page.waitForSelector(".lane-a .token[aria-pressed]");
