@@ -17,8 +17,8 @@ pub enum Start {
     Confident,
     /// Of those above γ the one that depends least on all others together; the most confident if there is none.
     Independent,
-    /// The most confident one; the left-most joins last, whatever its confidence, if what it depends on the set fits τ.
-    /// A free choice of words is then made beside what is sure of it, a guess waits for what would decide it.
+    /// The most confident one; the left-most joins last, whatever its confidence, if its dependency on the set fits τ.
+    /// So an open choice of words is made beside what is sure, while a guess waits for what would decide it.
     Anchored,
 }
 
