@@ -69,6 +69,9 @@ fn main() -> ExitCode {
     if let Command::SandboxExec(args) = &cli.command {
         return command::sandbox_exec::run(args);
     }
+    if !matches!(&cli.command, Command::Bench(args) if args.leaves_allocator()) {
+        demask_kernels::reuse_freed_memory();
+    }
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

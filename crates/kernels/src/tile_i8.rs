@@ -145,9 +145,14 @@ impl<D: Dot> Call<D> {
     unsafe fn tile<const R: usize, const V: usize>(&self, dot: D) {
         // SAFETY: the contract covers every address below.
         unsafe {
-            let mut sum: [[D::I; V]; R] = core::array::from_fn(|i| {
-                core::array::from_fn(|v| dot.start(*self.starts.add(i), self.weight_starts[v]))
-            });
+            // Loops over the arrays and not closures that make them: a closure that is not inlined has no instructions
+            // enabled, and every one of its own would be a call.
+            let mut sum = [[dot.start(*self.starts, self.weight_starts[0]); V]; R];
+            for (i, sum) in sum.iter_mut().enumerate() {
+                for (v, sum) in sum.iter_mut().enumerate() {
+                    *sum = dot.start(*self.starts.add(i), self.weight_starts[v]);
+                }
+            }
             let (mut acts, mut weights) = (self.acts, self.weights);
             // Two steps at a time, so that the loop itself costs little.
             for _ in 0..self.steps / 2 {
@@ -159,10 +164,10 @@ impl<D: Dot> Call<D> {
             if self.steps % 2 == 1 {
                 Self::step(dot, &mut sum, acts, weights, 0);
             }
-            for (i, sum) in sum.into_iter().enumerate() {
-                for (v, sum) in sum.into_iter().enumerate() {
-                    let c = self.c.add(i * self.c_row + v * D::LANES);
-                    dot.accumulate(sum, *self.scales.add(i), self.weight_scales[v], c);
+            for (i, sum) in sum.iter().enumerate() {
+                let (scale, c) = (*self.scales.add(i), self.c.add(i * self.c_row));
+                for (v, &sum) in sum.iter().enumerate() {
+                    dot.accumulate(sum, scale, self.weight_scales[v], c.add(v * D::LANES));
                 }
             }
         }

@@ -104,13 +104,13 @@ pub fn run(args: &Args) -> Result<()> {
     if args.out.join("config.json").exists() {
         bail!("{} already holds a checkpoint; name another folder", args.out.display());
     }
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let dtype = match args.dtype {
         DtypeArg::F32 => Dtype::F32,
         DtypeArg::Bf16 => Dtype::Bf16,
         DtypeArg::F16 => Dtype::F16,
         DtypeArg::Int8 => usage!("write the checkpoint as bf16 and make it int8 with `demask quantize`"),
     };
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let options = write::Options { max_shard_bytes: args.shard << 20, ..write::Options::default() };
     synthetic::folder(&args.out, &tensors, dtype, args.seed, &options)?;
     match &args.tokenizer {

@@ -31,7 +31,7 @@ impl Dot for Avx2 {
     const ROWS: usize = 4;
     const STEP: usize = DEPTH;
     const PREPARES: bool = true;
-    const BLOCK_ROWS: usize = 256;
+    const BLOCK_ROWS: usize = 512;
     const BLOCK_PANELS: usize = 4;
 
     #[inline(always)]

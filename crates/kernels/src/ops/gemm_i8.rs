@@ -326,7 +326,7 @@ impl<D: Dot> Task<'_, D> {
 const MOST_PANELS: usize = 3;
 
 /// Depths whose activations stay in the second-level cache while a block's panels pass over them.
-const BLOCK_DEPTHS: usize = 384;
+const BLOCK_DEPTHS: usize = 256;
 
 /// The panels of a block as register tiles take them: as many together as fit, the rest one by one.
 #[inline(always)]

@@ -82,7 +82,7 @@ fn heads() -> impl Strategy<Value = Heads> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(crate::cases(40))]
 
     #[test]
     fn forward_agrees(

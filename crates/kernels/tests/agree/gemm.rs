@@ -13,7 +13,7 @@ fn run(a: &[f32], m: usize, k: usize, w: Weights<'_>, n: usize, bias: Option<&[f
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(crate::cases(40))]
 
     #[test]
     fn gemm_is_the_twins_chain(m in 0usize..40, k in 0usize..600, n in 0usize..70, with_bias: bool, seed: u64) {

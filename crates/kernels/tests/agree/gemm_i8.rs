@@ -13,7 +13,7 @@ fn run(a: &[f32], m: usize, w: &QuantizedWeights<'_>, bias: Option<&[f32]>) -> V
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(crate::cases(60))]
 
     #[test]
     fn gemm_i8_is_the_twins_sum(

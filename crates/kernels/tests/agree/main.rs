@@ -9,6 +9,7 @@ mod rows;
 use std::sync::{Mutex, PoisonError};
 
 use demask_kernels::{Isa, force};
+use proptest::prelude::ProptestConfig;
 
 /// Runs `body` once per instruction set of this CPU. Forcing is global, hence the lock.
 fn each_isa(mut body: impl FnMut(Isa)) {
@@ -20,6 +21,12 @@ fn each_isa(mut body: impl FnMut(Isa)) {
         }
     }
     force(None);
+}
+
+/// Random cases of a property: as many as PROPTEST_CASES says (an emulated CPU is slow), else `usual`.
+fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(usual), ..ProptestConfig::default() }
 }
 
 /// Reproducible values in `[-1, 1)`.

@@ -21,7 +21,7 @@ fn all(check: impl Fn() -> Result<(), String>) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(crate::cases(48))]
 
     #[test]
     fn rms_norm_agrees(rows in 0usize..9, width in 1usize..300, seed: u64) {

@@ -31,10 +31,19 @@ pub struct Args {
     /// Canvas length
     #[arg(long, default_value_t = 96, value_name = "L", value_parser = clap::value_parser!(u16).range(2..=4096))]
     length: u16,
+    /// Let both reuse freed memory, as demask does elsewhere; a program written with candle would not, unless told
+    #[arg(long)]
+    reuse_freed: bool,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
     threads: Threads,
+}
+
+impl Args {
+    pub(super) fn leaves_allocator(&self) -> bool {
+        !self.reuse_freed
+    }
 }
 
 /// Largest difference of two logits that is rounding.

@@ -40,6 +40,13 @@ enum Command {
     Candle(candle::Args),
 }
 
+impl Args {
+    /// Whether the allocator stays as the system has it.
+    pub fn leaves_allocator(&self) -> bool {
+        matches!(&self.command, Command::Candle(args) if args.leaves_allocator())
+    }
+}
+
 /// Flags of every measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Common {
