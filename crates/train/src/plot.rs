@@ -4,6 +4,7 @@
 //! when it is complete.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Once;
 
@@ -112,7 +113,9 @@ impl Chart {
             series.points.iter().filter(|p| visible(p)).map(|&(x, y)| (x, scale(y))).collect()
         };
         let all: Vec<(f64, f64)> = self.series.iter().flat_map(&points).collect();
-        let x = range(all.iter().map(|p| p.0), 0.0);
+        // A dot on the edge would be cut in half.
+        let dots = self.series.iter().any(|series| series.mark == Mark::Dots);
+        let x = range(all.iter().map(|p| p.0), if dots { 0.02 } else { 0.0 });
         let y = range(all.iter().map(|p| p.1).chain((!self.log).then_some(0.0)), 0.05);
         let floor = y.start;
         let mut chart = ChartBuilder::on(area)
@@ -120,7 +123,7 @@ impl Chart {
             .margin(10)
             .x_label_area_size(40)
             .y_label_area_size(62)
-            .build_cartesian_2d(x.clone(), y)?;
+            .build_cartesian_2d(x.clone(), y.clone())?;
         let label = |y: &f64| if self.log { short(10_f64.powf(*y)) } else { short(*y) };
         let style = (FONT, 13).into_font();
         chart
@@ -155,7 +158,7 @@ impl Chart {
         if self.series.iter().any(|series| !series.label.is_empty()) {
             chart
                 .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
+                .position(emptiest_corner(&all, &x, &y))
                 .background_style(WHITE.mix(0.8))
                 .border_style(RGBColor(200, 200, 200))
                 .label_font(style)
@@ -199,7 +202,23 @@ pub fn heat_map<DB: DrawingBackend>(
     area.draw(&Rectangle::new([(0, 0), (edge, edge)], RGBColor(120, 120, 120)))
 }
 
-fn range(values: impl Iterator<Item = f64>, margin: f64) -> std::ops::Range<f64> {
+/// The corner with the fewest points, for the legend.
+fn emptiest_corner(points: &[(f64, f64)], x: &Range<f64>, y: &Range<f64>) -> SeriesLabelPosition {
+    use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
+    let far = |value: f64, range: &Range<f64>| (value - range.start) / (range.end - range.start) > 0.6;
+    let near = |value: f64, range: &Range<f64>| (value - range.start) / (range.end - range.start) < 0.4;
+    let right = |p: &&(f64, f64)| far(p.0, x);
+    let left = |p: &&(f64, f64)| near(p.0, x);
+    let counts = [
+        (points.iter().filter(right).filter(|p| far(p.1, y)).count(), UpperRight),
+        (points.iter().filter(left).filter(|p| far(p.1, y)).count(), UpperLeft),
+        (points.iter().filter(right).filter(|p| near(p.1, y)).count(), LowerRight),
+        (points.iter().filter(left).filter(|p| near(p.1, y)).count(), LowerLeft),
+    ];
+    counts.into_iter().min_by_key(|(count, _)| *count).map_or(UpperRight, |(_, corner)| corner)
+}
+
+fn range(values: impl Iterator<Item = f64>, margin: f64) -> Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     if low > high {
         return 0.0..1.0;

@@ -109,7 +109,11 @@ pub fn run(args: &Args) -> Result<()> {
             report.chart.series.push(Series {
                 label: format!("{name} {engine}"),
                 mark: Mark::Dots,
-                points: rounds.iter().enumerate().map(|(i, r)| (i as f64, r[place + 1] / r[0])).collect(),
+                points: rounds
+                    .iter()
+                    .enumerate()
+                    .map(|(i, r)| ((i + 1) as f64, r[place + 1] / r[0]))
+                    .collect(),
             });
         }
         std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
