@@ -40,12 +40,12 @@ tests=$(cd "$repository" && CARGO_TARGET_DIR=$target RUSTFLAGS="-C target-featur
     -p demask-kernels --test agree --no-run --target x86_64-unknown-linux-gnu --message-format=json |
     sed -n 's|.*"executable":"\([^"]*\)".*|\1|p' | tail -1)
 
-mkdir -p "$scratch"/root/{bin,proc,dev} "$scratch"/iso/isolinux
-cp /bin/busybox "$scratch/root/bin"
-strip -o "$scratch/root/agree" "$tests"
+mkdir -p "$scratch"/guest/{bin,proc,dev} "$scratch"/iso/isolinux
+cp /bin/busybox "$scratch/guest/bin"
+strip -o "$scratch/guest/agree" "$tests"
 # These compute for minutes in plain loops, the same on every CPU.
 if [ $# -eq 0 ]; then set -- --skip long_segments --skip exponential_keeps --skip the_peak; fi
-cat >"$scratch/root/init" <<INIT
+cat >"$scratch/guest/init" <<INIT
 #!/bin/busybox sh
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t devtmpfs dev /dev
@@ -56,8 +56,8 @@ echo "exit status \$?"
 /bin/busybox sleep 2
 /bin/busybox poweroff -f
 INIT
-chmod +x "$scratch/root/init"
-(cd "$scratch/root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$scratch/iso/initrd.gz"
+chmod +x "$scratch/guest/init"
+(cd "$scratch/guest" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$scratch/iso/initrd.gz"
 cp "$KERNEL" "$scratch/iso/vmlinuz"
 cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 "$scratch/iso/isolinux"
 # Bochs loses its way in five-level page tables.

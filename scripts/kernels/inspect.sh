@@ -13,12 +13,12 @@ if [ -z "${DEMASK:-}" ]; then
     (cd "$repository" && cargo build --release --workspace --locked --quiet)
     DEMASK=${CARGO_TARGET_DIR:-$repository/target}/release/demask
 fi
-if ! command -v llvm-mca >/dev/null || ! command -v objdump >/dev/null; then
+if ! command -v llvm-mca >/dev/null || ! command -v objdump >/dev/null || ! command -v python3 >/dev/null; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        echo "this script needs llvm-mca and objdump" >&2
+        echo "this script needs llvm-mca, objdump and python3" >&2
         exit 1
     fi
-    apt-get update -q >/dev/null && apt-get install -qy --no-install-recommends llvm binutils >/dev/null
+    apt-get update -q >/dev/null && apt-get install -qy --no-install-recommends llvm binutils python3 >/dev/null
 fi
 objdump -d --no-show-raw-insn -M intel "$DEMASK" >"$scratch/all.s"
 python3 "$(dirname "$0")/inspect.py" "$scratch/all.s" "$scratch/tile.s"
