@@ -72,6 +72,8 @@ impl EvalArgs {
 pub enum SplitArg {
     /// Reported numbers come from these
     Test,
+    /// The same in names, nouns and sentences that training never shows
+    Fresh,
     /// Thresholds are chosen on these
     Validation,
 }
@@ -80,6 +82,7 @@ impl SplitArg {
     fn name(self) -> &'static str {
         match self {
             Self::Test => "test",
+            Self::Fresh => "fresh",
             Self::Validation => "validation",
         }
     }
@@ -87,6 +90,7 @@ impl SplitArg {
     fn split(self) -> Split {
         match self {
             Self::Test => Split::Test,
+            Self::Fresh => Split::Fresh,
             Self::Validation => Split::Validation,
         }
     }

@@ -32,6 +32,8 @@ pub enum Part {
     Validation,
     /// Held out for reported numbers
     Test,
+    /// The same in names, nouns and sentences that training never shows
+    Fresh,
 }
 
 /// Shapes of a line.
@@ -53,6 +55,7 @@ pub fn run(args: &Args) -> Result<()> {
         Part::Train => Split::Train,
         Part::Validation => Split::Validation,
         Part::Test => Split::Test,
+        Part::Fresh => Split::Fresh,
     };
     let mut out = std::io::stdout().lock();
     for problem in task::held_out(task.as_ref(), split, args.count as usize) {

@@ -45,7 +45,7 @@ impl Generated {
 /// Room for every answer of a fixed set and its end of sequence.
 fn longest(task: &dyn Task, text: &Text<'_>) -> Result<usize> {
     let mut longest = 0;
-    for split in [Split::Validation, Split::Test] {
+    for split in [Split::Validation, Split::Test, Split::Fresh] {
         for problem in task::held_out(task, split, MEASURED) {
             longest = longest.max(text.tokenizer.encode(&problem.response)?.len() + 1);
         }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::names::NAMES;
-use super::{Facts, Problem, Rng, Score, Task};
+use super::{Facts, Problem, Rng, Score, Task, Wording};
 
 const LARGEST_START: i64 = 20;
 const LARGEST_CHANGE: i64 = 9;
@@ -52,7 +52,7 @@ impl Task for Arith {
         &["arith/1", "arith/2", "arith/3", "arith/4"]
     }
 
-    fn generate(&self, rng: &mut Rng) -> Problem {
+    fn generate(&self, rng: &mut Rng, _wording: Wording) -> Problem {
         let steps = *rng.pick(&[1, 2, 2, 3, 3, 4, 4]);
         let start = rng.between(2, LARGEST_START);
         let changes = draw_changes(rng, start, steps);

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, Problem, Rng, Score, Task};
+use super::{Facts, Problem, Rng, Score, Task, Wording};
 
 const OPTIONS: usize = 10;
 const LETTERS: [char; OPTIONS] = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J'];
@@ -52,7 +52,7 @@ impl Task for Choice {
         &KINDS
     }
 
-    fn generate(&self, rng: &mut Rng) -> Problem {
+    fn generate(&self, rng: &mut Rng, _wording: Wording) -> Problem {
         let kind = *rng.pick(&KINDS);
         let mut drawn = match kind {
             "choice/category" => category(rng),
@@ -229,7 +229,7 @@ mod tests {
     fn exactly_one_option_is_right() {
         let mut rng = Rng::new(5);
         for _ in 0..2000 {
-            let problem = Choice.generate(&mut rng);
+            let problem = Choice.generate(&mut rng, Wording::Usual);
             let Facts::Choice(question) = &problem.facts else { panic!("not a choice problem") };
             assert_eq!(question.options.len(), OPTIONS);
             let unique: std::collections::HashSet<_> = question.options.iter().collect();

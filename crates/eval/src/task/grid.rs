@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, Problem, Rng, Score, Task};
+use super::{Facts, Problem, Rng, Score, Task, Wording};
 
 const SIDE: usize = 4;
 const KINDS: [&str; 4] = ["grid/sudoku", "grid/sudoku-open", "grid/latin", "grid/latin-open"];
@@ -49,7 +49,7 @@ impl Task for Grid {
         &KINDS
     }
 
-    fn generate(&self, rng: &mut Rng) -> Problem {
+    fn generate(&self, rng: &mut Rng, _wording: Wording) -> Problem {
         let kind = *rng.pick(&KINDS);
         let rule = if kind.starts_with("grid/sudoku") { Rule::Sudoku } else { Rule::Latin };
         let open = kind.ends_with("-open");

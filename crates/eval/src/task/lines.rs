@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::names::NAMES;
-use super::{Facts, Problem, Rng, Score, Task};
+use super::{Facts, Problem, Rng, Score, Task, Wording};
 
 const SHORTEST: i64 = 3;
 const LONGEST: i64 = 5;
@@ -49,7 +49,7 @@ impl Task for Lines {
         &KINDS
     }
 
-    fn generate(&self, rng: &mut Rng) -> Problem {
+    fn generate(&self, rng: &mut Rng, _wording: Wording) -> Problem {
         let kind = *rng.pick(&KINDS);
         let length = rng.between(SHORTEST, LONGEST) as usize;
         self.compose(rng, kind, length)

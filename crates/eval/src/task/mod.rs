@@ -11,6 +11,7 @@
 mod arith;
 mod choice;
 mod grid;
+pub mod lexicon;
 mod lines;
 mod names;
 mod program;
@@ -22,11 +23,13 @@ use serde::{Deserialize, Serialize};
 pub use arith::Story;
 pub use choice::Question;
 pub use grid::{Puzzle, Rule};
+pub use lexicon::Wording;
 pub use lines::Queue;
 pub use program::{Assignment, Case, python};
 pub use rng::Rng;
 pub use stream::{
-    Mixture, Problems, Split, drill_name, held_out, mixture, problem_at, problems, test_set, validation_set,
+    Mixture, Problems, Split, drill_name, fresh_set, held_out, mixture, problem_at, problems, test_set,
+    validation_set,
 };
 
 /// One problem: what is asked, one right answer, and what the checker needs to judge any other.
@@ -82,8 +85,8 @@ pub trait Task: Send + Sync {
     fn version(&self) -> u32;
     /// Every kind this task generates.
     fn kinds(&self) -> &'static [&'static str];
-    /// Draws one problem.
-    fn generate(&self, rng: &mut Rng) -> Problem;
+    /// Draws one problem, told in usual or in fresh words.
+    fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem;
     /// Draws a problem that drills what this task's problems need most and show least often. Training may mix them in
     /// (as `NAME/drill`); they are never held out. Nothing where the task needs none.
     fn drill(&self, _rng: &mut Rng) -> Option<Problem> {

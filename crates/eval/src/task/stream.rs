@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::rng::{Rng, mix};
-use super::{Problem, Task, all};
+use super::{Problem, Task, Wording, all};
 
 /// Which part of the problems of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,10 +19,12 @@ pub enum Split {
     Validation,
     /// 2 of 32 problems: reported numbers come from these.
     Test,
+    /// The problems of `Test` in fresh wording: names, nouns and sentence patterns that training never shows.
+    Fresh,
 }
 
 impl Split {
-    /// The split of the problem `key` of a task: a stable hash of both names.
+    /// The split of the problem `key` of a task in usual wording: a stable hash of both names.
     pub fn of(task: &str, key: &str) -> Self {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         for byte in task.bytes().chain([0]).chain(key.bytes()) {
@@ -34,6 +36,14 @@ impl Split {
             _ => Self::Train,
         }
     }
+
+    /// The split its keys are of, and the wording its problems are told in.
+    fn parts(self) -> (Self, Wording) {
+        match self {
+            Self::Fresh => (Self::Test, Wording::Fresh),
+            other => (other, Wording::Usual),
+        }
+    }
 }
 
 /// Item `index` of the endless stream of a task's problems.
@@ -42,9 +52,10 @@ pub fn problem_at(task: &dyn Task, split: Split, seed: u64, index: u64) -> Probl
 }
 
 fn draw(task: &dyn Task, split: Split, rng: &mut Rng) -> Problem {
+    let (keys, wording) = split.parts();
     loop {
-        let problem = task.generate(rng);
-        if Split::of(task.name(), &problem.key) == split {
+        let problem = task.generate(rng, wording);
+        if Split::of(task.name(), &problem.key) == keys {
             return problem;
         }
     }
@@ -52,9 +63,10 @@ fn draw(task: &dyn Task, split: Split, rng: &mut Rng) -> Problem {
 
 /// A drill of a task that is of the split.
 fn draw_drill(task: &dyn Task, split: Split, rng: &mut Rng) -> Option<Problem> {
+    let (keys, _) = split.parts();
     loop {
         let problem = task.drill(rng)?;
-        if Split::of(task.name(), &problem.key) == split {
+        if Split::of(task.name(), &problem.key) == keys {
             return Some(problem);
         }
     }
@@ -149,6 +161,11 @@ impl Iterator for Mixture {
 /// The first `n` test problems of a task: the same in every run, no two alike.
 pub fn test_set(task: &dyn Task, n: usize) -> Vec<Problem> {
     held_out(task, Split::Test, n)
+}
+
+/// The first `n` test problems of a task in fresh wording: the same in every run, no two alike.
+pub fn fresh_set(task: &dyn Task, n: usize) -> Vec<Problem> {
+    held_out(task, Split::Fresh, n)
 }
 
 /// The first `n` validation problems of a task: the same in every run, no two alike.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use self::python::{Module, Value};
 use self::recipe::Recipe;
 use super::rng::mix;
-use super::{Facts, Problem, Rng, Score, Task};
+use super::{Facts, Problem, Rng, Score, Task, Wording};
 
 const KINDS: [&str; 4] = ["program/number", "program/pair", "program/list", "program/text"];
 const FUNCTIONS: [&str; 4] = ["f", "g", "run", "solve"];
@@ -45,7 +45,7 @@ impl Task for Program {
         &KINDS
     }
 
-    fn generate(&self, rng: &mut Rng) -> Problem {
+    fn generate(&self, rng: &mut Rng, _wording: Wording) -> Problem {
         let kind = *rng.pick(&[KINDS[0], KINDS[0], KINDS[1], KINDS[2], KINDS[2], KINDS[3]]);
         self.compose(rng, kind)
     }
@@ -132,7 +132,7 @@ mod tests {
     fn every_wording_of_an_answer_passes() {
         let mut rng = Rng::new(11);
         for _ in 0..3000 {
-            let problem = Program.generate(&mut rng);
+            let problem = Program.generate(&mut rng, Wording::Usual);
             let Facts::Program(assignment) = &problem.facts else { panic!("not a program") };
             for _ in 0..4 {
                 let wording = render::Wording::draw(&mut rng, &assignment.recipe);
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn an_answer_to_another_problem_fails() {
         let mut rng = Rng::new(12);
-        let mut previous = Program.generate(&mut rng);
+        let mut previous = Program.generate(&mut rng, Wording::Usual);
         let mut refused = 0;
         for _ in 0..3000 {
-            let problem = Program.generate(&mut rng);
+            let problem = Program.generate(&mut rng, Wording::Usual);
             if problem.key != previous.key {
                 assert!(
                     !Program.score(&problem, &previous.response).correct,

@@ -1,0 +1,113 @@
+//! What the lexicon promises.
+
+use std::collections::HashSet;
+
+use super::*;
+
+#[test]
+fn there_are_enough_words_and_none_is_both_usual_and_fresh() {
+    let names = |words: &Words| words.names.iter().map(|name| name.text.clone()).collect::<HashSet<_>>();
+    let nouns = |words: &Words| words.nouns.iter().map(|noun| noun.one.clone()).collect::<HashSet<_>>();
+    assert!(names(&USUAL).len() >= 300 && names(&FRESH).len() >= 60);
+    assert_eq!(names(&USUAL).len(), USUAL.names.len(), "a name is listed twice");
+    assert!(nouns(&USUAL).len() >= 300 && nouns(&FRESH).len() >= 60);
+    let usual: HashSet<String> =
+        USUAL.nouns.iter().flat_map(|noun| [noun.one.clone(), noun.many.clone()]).collect();
+    for word in fresh_nouns() {
+        assert!(!usual.contains(word), "{word}");
+        assert!(categories().iter().all(|category| !category.members.iter().any(|m| m == word)), "{word}");
+    }
+    assert!(names(&USUAL).is_disjoint(&names(&FRESH)));
+    for text in [include_str!("nouns.txt"), include_str!("nouns-fresh.txt")] {
+        let groups: Vec<&str> = text.lines().filter_map(|line| line.split(": ").next()).collect();
+        assert_eq!(groups, ["person", "animal", "bird", "food", "thing", "vehicle", "plant"]);
+    }
+}
+
+#[test]
+fn fresh_words_are_never_drawn_in_the_usual_wording() {
+    let mut rng = Rng::new(1);
+    let fresh: HashSet<&str> = fresh_names().chain(fresh_nouns()).collect();
+    for _ in 0..50_000 {
+        let (name, noun) = (name(&mut rng, Wording::Usual), noun(&mut rng, Wording::Usual, &NounKind::ALL));
+        assert!(!fresh.contains(name.text.as_str()) && !fresh.contains(noun.one.as_str()));
+        assert!(fresh.contains(super::name(&mut rng, Wording::Fresh).text.as_str()));
+        assert!(fresh.contains(super::noun(&mut rng, Wording::Fresh, &NounKind::ALL).many.as_str()));
+    }
+}
+
+#[test]
+fn about_one_name_in_eight_is_made_up() {
+    let mut rng = Rng::new(2);
+    let listed: HashSet<&str> = USUAL.names.iter().map(|name| name.text.as_str()).collect();
+    let drawn: Vec<Name> = (0..8000).map(|_| name(&mut rng, Wording::Usual)).collect();
+    let made_up: Vec<&str> =
+        drawn.iter().map(|name| name.text.as_str()).filter(|name| !listed.contains(name)).collect();
+    assert!((900..1100).contains(&made_up.len()), "{}", made_up.len());
+    assert!(made_up.iter().collect::<HashSet<_>>().len() > 950, "made-up names repeat");
+    assert!(made_up.iter().all(|name| name.is_ascii() && name.starts_with(|c: char| c.is_ascii_uppercase())));
+    assert_eq!(names(&mut rng, Wording::Fresh, 12).iter().map(|n| &n.text).collect::<HashSet<_>>().len(), 12);
+}
+
+#[test]
+fn grammar_knows_its_exceptions() {
+    for (one, many) in
+        [("pen", "pens"), ("box", "boxes"), ("berry", "berries"), ("toy", "toys"), ("peach", "peaches")]
+    {
+        assert_eq!(plural(one), many);
+    }
+    for (word, with) in
+        [("apple", "an apple"), ("unicycle", "a unicycle"), ("umbrella", "an umbrella"), ("Ann", "an Ann")]
+    {
+        assert_eq!(a(word), with);
+    }
+    let numbers =
+        [(0, "zero"), (14, "fourteen"), (40, "forty"), (57, "fifty-seven"), (108, "one hundred and eight")];
+    for (number, word) in numbers {
+        assert_eq!(in_words(number), word);
+    }
+}
+
+#[test]
+fn a_category_word_belongs_to_one_category() {
+    let mut seen = HashSet::new();
+    for category in categories() {
+        assert!(category.members.len() >= 4, "{}", category.one());
+        for member in &category.members {
+            assert!(seen.insert(member), "{member} is listed twice");
+        }
+        if let Some(wider) = &category.within {
+            let wider =
+                categories().iter().find(|other| other.one() == wider).expect("a wider category exists");
+            assert!(wider.overlaps(category) && category.overlaps(wider));
+            assert!(category.members.iter().all(|member| wider.contains(member)));
+        }
+    }
+    assert!(categories().len() >= 25);
+}
+
+#[test]
+fn an_untidy_prompt_keeps_its_names_and_numbers() {
+    let mut rng = Rng::new(3);
+    let tidy = "Then Will finds 12 pens and Zorvik has 7. How many do they have together?";
+    let mut changed = 0;
+    for _ in 0..4000 {
+        let text = untidy(&mut rng, tidy.into());
+        for word in ["Will", "Zorvik", "12", "7", "pens"] {
+            assert!(text.contains(word), "{text}");
+        }
+        changed += usize::from(text != tidy);
+    }
+    assert!((350..700).contains(&changed), "{changed}");
+}
+
+#[test]
+fn a_marked_pattern_is_for_fresh_wording_alone() {
+    let mut rng = Rng::new(4);
+    let patterns = ["a", "b", "*c"];
+    let drawn = |wording: Wording, rng: &mut Rng| -> HashSet<&str> {
+        (0..100).map(|_| wording.pick(rng, &patterns)).collect()
+    };
+    assert_eq!(drawn(Wording::Usual, &mut rng), HashSet::from(["a", "b"]));
+    assert_eq!(drawn(Wording::Fresh, &mut rng), HashSet::from(["a", "b", "c"]));
+}
