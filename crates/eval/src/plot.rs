@@ -2,7 +2,6 @@
 //!
 //! Invariant: a picture appears under its name only when it is complete.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Once;
 
@@ -49,10 +48,22 @@ pub fn write(path: &Path, figure: &impl Figure) -> Result<()> {
     let mut text = String::new();
     on(SVGBackend::with_string(&mut text, figure.size()), figure).map_err(|cause| failed(&svg, cause))?;
     replace(&svg, |out| out.write_all(text.as_bytes()))?;
-    let name = png.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let partial = png.with_file_name(format!(".partial.{name}"));
-    on(BitMapBackend::new(&partial, figure.size()), figure).map_err(|cause| failed(&png, cause))?;
-    fs::rename(&partial, &png).map_err(Error::write(&png))
+    let (width, height) = figure.size();
+    let mut pixels = vec![0; 3 * (width * height) as usize];
+    on(BitMapBackend::with_buffer(&mut pixels, (width, height)), figure)
+        .map_err(|cause| failed(&png, cause))?;
+    let bytes = encode(&pixels, width, height).map_err(|cause| failed(&png, cause.to_string()))?;
+    replace(&png, |out| out.write_all(&bytes))?;
+    Ok(())
+}
+
+/// The PNG file of RGB pixels.
+fn encode(pixels: &[u8], width: u32, height: u32) -> std::result::Result<Vec<u8>, png::EncodingError> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.write_header()?.write_image_data(pixels)?;
+    Ok(bytes)
 }
 
 fn on<DB: DrawingBackend>(backend: DB, figure: &impl Figure) -> std::result::Result<(), String> {

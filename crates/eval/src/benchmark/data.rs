@@ -3,10 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -93,44 +91,34 @@ fn table(path: &Path) -> Result<Vec<Map<String, Value>>> {
     let problem = |cause: &dyn std::fmt::Display| {
         Error::Data(format!("{} is not a readable parquet file ({cause})", path.display()))
     };
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.build())
-        .map_err(|cause| problem(&cause))?;
-    let mut rows = Vec::new();
-    for batch in reader {
-        let batch = batch.map_err(|cause| problem(&cause))?;
-        let schema = batch.schema();
-        let columns: Vec<_> = schema.fields().iter().map(|f| f.name()).zip(batch.columns()).collect();
-        for index in 0..batch.num_rows() {
-            let fields = columns.iter().filter_map(|(name, c)| Some(((*name).clone(), cell(c, index)?)));
-            rows.push(fields.collect());
-        }
+    let reader = SerializedFileReader::new(file).map_err(|cause| problem(&cause))?;
+    let rows = reader.get_row_iter(None).map_err(|cause| problem(&cause))?;
+    let mut table = Vec::new();
+    for row in rows {
+        let row = row.map_err(|cause| problem(&cause))?;
+        let fields = row.into_columns().into_iter();
+        table.push(fields.filter_map(|(name, field)| Some((name, cell(&field)?))).collect());
     }
-    Ok(rows)
+    Ok(table)
 }
 
-/// A text, a number or a list of them; other kinds of columns are not part of these datasets.
-fn cell(column: &ArrayRef, index: usize) -> Option<Value> {
-    if column.is_null(index) {
-        return None;
-    }
-    match column.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            let text = cast(&column.slice(index, 1), &DataType::Utf8).ok()?;
-            Some(text.as_string::<i32>().value(0).into())
-        }
-        DataType::List(_) => list(&column.as_list::<i32>().value(index)),
-        DataType::LargeList(_) => list(&column.as_list::<i64>().value(index)),
-        kind if kind.is_integer() => {
-            let number = cast(&column.slice(index, 1), &DataType::Int64).ok()?;
-            Some(number.as_primitive::<Int64Type>().value(0).into())
+/// A text, a whole number or a list of them; other kinds of columns are not part of these datasets.
+fn cell(field: &Field) -> Option<Value> {
+    match field {
+        Field::Str(text) => Some(text.as_str().into()),
+        Field::Byte(number) => Some((*number).into()),
+        Field::Short(number) => Some((*number).into()),
+        Field::Int(number) => Some((*number).into()),
+        Field::Long(number) => Some((*number).into()),
+        Field::UByte(number) => Some((*number).into()),
+        Field::UShort(number) => Some((*number).into()),
+        Field::UInt(number) => Some((*number).into()),
+        Field::ULong(number) => Some((*number).into()),
+        Field::ListInternal(list) => {
+            list.elements().iter().map(cell).collect::<Option<_>>().map(Value::Array)
         }
         _ => None,
     }
-}
-
-fn list(values: &ArrayRef) -> Option<Value> {
-    (0..values.len()).map(|index| cell(values, index)).collect::<Option<Vec<_>>>().map(Value::Array)
 }
 
 /// The file of a split: a file is itself, a folder is searched for the one file whose name tells it.

@@ -8,33 +8,20 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, Float32Array, Int32Array, ListArray, RecordBatch, StringArray};
-use arrow::datatypes::Int32Type;
 use half::f16;
-use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
 use serde::{Deserialize, Serialize};
 
+use super::columns;
 use super::settings::HiddenRows;
 use crate::error::{Error, Result};
 
 /// Payload after which a row group is closed; bounds the memory of writer and readers.
 const ROW_GROUP_BYTES: usize = 64 << 20;
-
-pub(super) const ID: &str = "id";
-pub(super) const MASK: &str = "mask";
-pub(super) const DRAW: &str = "draw";
-pub(super) const RATIO: &str = "ratio";
-pub(super) const PROMPT: &str = "prompt_length";
-pub(super) const TOKENS: &str = "tokens";
-pub(super) const POSITIONS: &str = "positions";
-pub(super) const REVEALED: &str = "revealed";
-pub(super) const DEPENDENCY: &str = "dependency";
-pub(super) const HIDDEN_I: &str = "hidden_i";
-pub(super) const HIDDEN_I_MINUS_1: &str = "hidden_i_minus_1";
 
 /// A number format of stored matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -142,7 +129,7 @@ impl Example {
 pub(super) struct Writer {
     path: PathBuf,
     partial: PathBuf,
-    out: Option<ArrowWriter<BufWriter<File>>>,
+    out: Option<SerializedFileWriter<BufWriter<File>>>,
     hidden: HiddenRows,
     rows: Vec<Example>,
     payload: usize,
@@ -182,22 +169,19 @@ impl Writer {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let batch =
-            batch(&self.rows, self.hidden).map_err(io::Error::other).map_err(Error::write(&self.path))?;
         let out = match &mut self.out {
             Some(out) => out,
             None => {
                 let file = File::create(&self.partial).map_err(Error::write(&self.path))?;
-                let out = ArrowWriter::try_new(
-                    BufWriter::with_capacity(1 << 20, file),
-                    batch.schema(),
-                    Some(properties()),
-                );
+                let out = columns::schema(self.hidden).and_then(|schema| {
+                    let file = BufWriter::with_capacity(1 << 20, file);
+                    SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties()))
+                });
                 self.out.insert(out.map_err(io_error).map_err(Error::write(&self.path))?)
             }
         };
-        if batch.num_rows() > 0 {
-            let written = out.write(&batch).and_then(|()| out.flush());
+        if !self.rows.is_empty() {
+            let written = columns::write(out, &self.rows, self.hidden);
             written.map_err(io_error).map_err(Error::write(&self.path))?;
         }
         self.rows.clear();
@@ -234,36 +218,4 @@ fn properties() -> WriterProperties {
         .set_created_by(concat!("demask ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_max_row_group_size(usize::MAX)
         .build()
-}
-
-fn batch(rows: &[Example], hidden: HiddenRows) -> Result<RecordBatch, arrow::error::ArrowError> {
-    let numbers = |value: fn(&Example) -> u32| -> ArrayRef {
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| value(row) as i32)))
-    };
-    let lists = |value: fn(&Example) -> Vec<i32>| -> ArrayRef {
-        let lists = rows.iter().map(|row| Some(value(row).into_iter().map(Some).collect::<Vec<_>>()));
-        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))
-    };
-    let matrices = |value: fn(&Example) -> Option<&Numbers>| -> ArrayRef {
-        let bytes = rows.iter().map(|row| value(row).map_or(&[][..], |numbers| numbers.bytes.as_slice()));
-        Arc::new(BinaryArray::from_iter_values(bytes))
-    };
-    let mut columns: Vec<(&str, ArrayRef)> = vec![
-        (ID, Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.id.as_str())))),
-        (MASK, numbers(|row| row.mask)),
-        (DRAW, numbers(|row| row.draw)),
-        (RATIO, Arc::new(Float32Array::from_iter_values(rows.iter().map(|row| row.ratio)))),
-        (PROMPT, numbers(|row| row.prompt as u32)),
-        (TOKENS, lists(|row| row.tokens.iter().map(|&t| t as i32).collect())),
-        (POSITIONS, lists(|row| row.positions.iter().map(|&p| p as i32).collect())),
-        (REVEALED, lists(|row| row.revealed.iter().map(|&t| t as i32).collect())),
-        (DEPENDENCY, matrices(|row| Some(&row.dependency))),
-    ];
-    if hidden.has_i() {
-        columns.push((HIDDEN_I, matrices(|row| row.hidden_i.as_ref())));
-    }
-    if hidden.has_i_minus_one() {
-        columns.push((HIDDEN_I_MINUS_1, matrices(|row| row.hidden_i_minus_1.as_ref())));
-    }
-    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, false)))
 }

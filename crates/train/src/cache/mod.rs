@@ -5,6 +5,7 @@
 //! draw) and the model alone, and a file is complete or absent, so a killed run continues to the same bytes.
 
 pub mod bench;
+mod columns;
 mod figure;
 mod format;
 mod generate;

@@ -3,12 +3,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Float32Type, Int32Type};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::format::{self, Example, Numbers, Stored};
+use super::columns;
+use super::format::Example;
 use super::manifest::{self, FileEntry, Header, Manifest};
 use crate::data::Refused;
 use crate::error::{Error, Result};
@@ -29,21 +27,6 @@ pub struct Columns {
 impl Columns {
     /// All that are stored.
     pub const ALL: Self = Self { tokens: true, dependency: true, hidden_i: true, hidden_i_minus_1: true };
-
-    fn names(self) -> Vec<&'static str> {
-        let always =
-            [format::ID, format::MASK, format::DRAW, format::RATIO, format::PROMPT, format::POSITIONS];
-        let mut names = always.to_vec();
-        let wanted = [
-            (self.tokens, format::TOKENS),
-            (self.tokens, format::REVEALED),
-            (self.dependency, format::DEPENDENCY),
-            (self.hidden_i, format::HIDDEN_I),
-            (self.hidden_i_minus_1, format::HIDDEN_I_MINUS_1),
-        ];
-        names.extend(wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name));
-        names
-    }
 }
 
 /// A finished cache.
@@ -85,25 +68,22 @@ impl Cache {
     }
 
     /// The rows of file number `index`.
-    pub fn read(&self, index: usize, columns: Columns) -> Result<Vec<Example>> {
+    pub fn read(&self, index: usize, wanted: Columns) -> Result<Vec<Example>> {
         let path = self.folder.join(&self.manifest.files[index].name);
         let file = File::open(&path).map_err(Error::read(&path))?;
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(Error::parquet(&path))?;
-        let mask = ProjectionMask::columns(builder.parquet_schema(), columns.names());
-        let reader =
-            builder.with_projection(mask).with_batch_size(64).build().map_err(Error::parquet(&path))?;
+        let reader = SerializedFileReader::new(file).map_err(Error::parquet(&path))?;
         let damaged = |problem: String| Error::Cache { path: path.clone(), problem };
+        let hidden = self.header().settings.hidden_dtype;
         let mut rows = Vec::with_capacity(self.manifest.files[index].examples);
-        for batch in reader {
-            let batch = batch
+        for group in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(group).and_then(|group| columns::read(&*group, wanted, hidden));
+            let group = group
                 .map_err(|cause| damaged(format!("cannot be decoded ({cause}); delete it and run again")))?;
-            let table = Table { batch: &batch, hidden: self.header().settings.hidden_dtype };
-            for row in 0..batch.num_rows() {
-                let example = table.example(row).filter(|example| fits(example, columns, self.header().d));
-                rows.push(example.ok_or_else(|| {
-                    damaged(format!("row {} does not have the documented columns", rows.len()))
-                })?);
-            }
+            let group = group.ok_or_else(|| damaged("does not have the documented columns".into()))?;
+            rows.extend(group);
+        }
+        if let Some(row) = rows.iter().position(|row| !fits(row, wanted, self.header().d)) {
+            return Err(damaged(format!("row {row} has matrices of another size than its positions say")));
         }
         Ok(rows)
     }
@@ -131,8 +111,8 @@ pub(super) fn name(index: usize) -> String {
 /// What the footer of a finished file says.
 pub(super) fn footer(path: &Path) -> Result<(Header, FileEntry, Vec<Refused>)> {
     let file = File::open(path).map_err(Error::read(path))?;
-    let metadata = ArrowReaderMetadata::load(&file, Default::default()).map_err(Error::parquet(path))?;
-    let entries = metadata.metadata().file_metadata().key_value_metadata();
+    let reader = SerializedFileReader::new(file).map_err(Error::parquet(path))?;
+    let entries = reader.metadata().file_metadata().key_value_metadata();
     let entry = |key: &str| {
         let key = format!("demask.{key}");
         entries?.iter().find(|entry| entry.key == key)?.value.clone()
@@ -144,45 +124,4 @@ pub(super) fn footer(path: &Path) -> Result<(Header, FileEntry, Vec<Refused>)> {
     };
     let problem = || "is not a file of a TV cache; delete it or use another folder".to_owned();
     parse().ok_or_else(|| Error::Cache { path: path.to_owned(), problem: problem() })
-}
-
-struct Table<'a> {
-    batch: &'a RecordBatch,
-    hidden: Stored,
-}
-
-impl Table<'_> {
-    fn example(&self, row: usize) -> Option<Example> {
-        Some(Example {
-            id: self.column(format::ID)?.as_string_opt::<i32>()?.value(row).to_owned(),
-            mask: self.number(format::MASK, row)?,
-            draw: self.number(format::DRAW, row)?,
-            ratio: self.column(format::RATIO)?.as_primitive_opt::<Float32Type>()?.value(row),
-            prompt: self.number(format::PROMPT, row)? as usize,
-            tokens: self.list(format::TOKENS, row).unwrap_or_default(),
-            positions: self.list(format::POSITIONS, row)?.into_iter().map(|p| p as usize).collect(),
-            revealed: self.list(format::REVEALED, row).unwrap_or_default(),
-            dependency: self.matrix(format::DEPENDENCY, row, Stored::F16).unwrap_or_default(),
-            hidden_i: self.matrix(format::HIDDEN_I, row, self.hidden),
-            hidden_i_minus_1: self.matrix(format::HIDDEN_I_MINUS_1, row, self.hidden),
-        })
-    }
-
-    fn column(&self, name: &str) -> Option<&ArrayRef> {
-        self.batch.column_by_name(name)
-    }
-
-    fn number(&self, name: &str, row: usize) -> Option<u32> {
-        Some(self.column(name)?.as_primitive_opt::<Int32Type>()?.value(row) as u32)
-    }
-
-    fn list(&self, name: &str, row: usize) -> Option<Vec<u32>> {
-        let values = self.column(name)?.as_list_opt::<i32>()?.value(row);
-        Some(values.as_primitive_opt::<Int32Type>()?.values().iter().map(|&v| v as u32).collect())
-    }
-
-    fn matrix(&self, name: &str, row: usize, dtype: Stored) -> Option<Numbers> {
-        let bytes = self.column(name)?.as_binary_opt::<i32>()?.value(row).to_vec();
-        Some(Numbers { dtype, bytes })
-    }
 }

@@ -5,12 +5,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
 use demask_model::text::Message;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use parquet::schema::types::Type;
 
 use super::{Content, HASH, Record, Records, Refused, hash};
 use crate::error::{Error, Result};
@@ -18,139 +17,126 @@ use crate::error::{Error, Result};
 /// Bytes at the end of the file that tell it from another: the footer with its offsets and statistics.
 const FOOTER: u64 = 1 << 16;
 
+/// The columns that are read.
+const COLUMNS: [&str; 4] = ["id", "messages", "prompt", "response"];
+
 /// A parquet file with `messages`, or with `prompt` and `response`.
 pub(super) struct Table {
     path: PathBuf,
-    metadata: ArrowReaderMetadata,
-    rows: usize,
+    /// Rows of each row group.
+    groups: Vec<usize>,
     hash: u64,
 }
 
 impl Table {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut file = File::open(path).map_err(Error::read(path))?;
-        let bad = |problem: String| Error::Data { path: path.to_owned(), problem };
-        let metadata = ArrowReaderMetadata::load(&file, Default::default())
-            .map_err(|cause| bad(format!("is not a readable parquet file ({cause})")))?;
-        let has = |name: &str| metadata.schema().column_with_name(name).is_some();
-        let has_pair = has("prompt") && has("response");
-        if !has("messages") && !has_pair {
-            return Err(bad("has neither a column messages nor columns prompt and response".into()));
-        }
         let length = file.seek(SeekFrom::End(0)).map_err(Error::read(path))?;
         file.seek(SeekFrom::Start(length.saturating_sub(FOOTER))).map_err(Error::read(path))?;
         let mut footer = Vec::new();
         file.read_to_end(&mut footer).map_err(Error::read(path))?;
-        let rows = metadata.metadata().file_metadata().num_rows() as usize;
         let hash = hash(&footer, hash(&length.to_le_bytes(), HASH));
-        Ok(Self { path: path.to_owned(), metadata, rows, hash })
+
+        let bad = |problem: String| Error::Data { path: path.to_owned(), problem };
+        let reader = SerializedFileReader::new(file)
+            .map_err(|cause| bad(format!("is not a readable parquet file ({cause})")))?;
+        let schema = reader.metadata().file_metadata().schema();
+        let has = |name: &str| schema.get_fields().iter().any(|field| field.name() == name);
+        if !has("messages") && !(has("prompt") && has("response")) {
+            return Err(bad("has neither a column messages nor columns prompt and response".into()));
+        }
+        let groups = reader.metadata().row_groups().iter().map(|group| group.num_rows() as usize).collect();
+        Ok(Self { path: path.to_owned(), groups, hash })
     }
 
-    /// The row groups that hold a range, and the range's start within them.
-    fn groups(&self, range: &Range<usize>) -> (Vec<usize>, usize) {
-        let (mut groups, mut skip, mut start) = (Vec::new(), 0, 0);
-        for (index, group) in self.metadata.metadata().row_groups().iter().enumerate() {
-            let end = start + group.num_rows() as usize;
-            if start < range.end && end > range.start {
-                if groups.is_empty() {
-                    skip = range.start - start;
-                }
-                groups.push(index);
-            }
-            start = end;
-        }
-        (groups, skip)
+    /// Reads `take` rows after the first `skip` of one row group.
+    fn group(
+        &self,
+        reader: &SerializedFileReader<File>,
+        group: usize,
+        skip: usize,
+        take: usize,
+    ) -> Result<Vec<Row>, ParquetError> {
+        let columns = columns(reader.metadata().file_metadata().schema())?;
+        reader.get_row_group(group)?.get_row_iter(Some(columns))?.skip(skip).take(take).collect()
     }
 }
 
 impl Records for Table {
     fn len(&self) -> usize {
-        self.rows
+        self.groups.iter().sum()
     }
 
     fn identity(&self) -> String {
-        format!("parquet:{}:{:016x}", self.rows, self.hash)
+        format!("parquet:{}:{:016x}", self.len(), self.hash)
     }
 
     fn read(&self, range: Range<usize>) -> Result<Vec<Result<Record, Refused>>> {
         let file = File::open(&self.path).map_err(Error::read(&self.path))?;
-        let (groups, skip) = self.groups(&range);
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
-        let schema = builder.parquet_schema();
-        let mask = ProjectionMask::columns(schema, ["id", "messages", "prompt", "response"]);
-        let reader = builder
-            .with_projection(mask)
-            .with_row_groups(groups)
-            .with_offset(skip)
-            .with_limit(range.len())
-            .build()
-            .map_err(Error::parquet(&self.path))?;
+        let reader = SerializedFileReader::new(file).map_err(Error::parquet(&self.path))?;
+        let undecodable =
+            |cause| Error::Data { path: self.path.clone(), problem: format!("cannot be decoded ({cause})") };
         let mut rows = Vec::with_capacity(range.len());
-        for batch in reader {
-            let problem = |cause| format!("cannot be decoded ({cause})");
-            let batch =
-                batch.map_err(|cause| Error::Data { path: self.path.clone(), problem: problem(cause) })?;
-            let columns = Columns::new(&batch);
-            for index in 0..batch.num_rows() {
-                let row = range.start + rows.len();
-                rows.push(columns.record(row, index).map_err(|why| Refused { row: row as u64, why }));
+        let mut start = 0;
+        for (group, &length) in self.groups.iter().enumerate() {
+            let from = range.start.clamp(start, start + length);
+            let to = range.end.clamp(start, start + length);
+            if from < to {
+                let read = self.group(&reader, group, from - start, to - from).map_err(undecodable)?;
+                let numbered = (from..).zip(&read);
+                rows.extend(numbered.map(|(number, row)| {
+                    record(number, row).map_err(|why| Refused { row: number as u64, why })
+                }));
             }
+            start += length;
         }
         Ok(rows)
     }
 }
 
-struct Columns {
-    id: Option<ArrayRef>,
-    prompt: Option<ArrayRef>,
-    response: Option<ArrayRef>,
-    messages: Option<ArrayRef>,
+/// The part of the file's schema that is read.
+fn columns(schema: &Type) -> Result<Type, ParquetError> {
+    let wanted = schema.get_fields().iter().filter(|field| COLUMNS.contains(&field.name()));
+    Type::group_type_builder(schema.name()).with_fields(wanted.cloned().collect()).build()
 }
 
-impl Columns {
-    fn new(batch: &RecordBatch) -> Self {
-        let text =
-            |name: &str| batch.column_by_name(name).and_then(|column| cast(column, &DataType::Utf8).ok());
-        Self {
-            id: text("id"),
-            prompt: text("prompt"),
-            response: text("response"),
-            messages: batch.column_by_name("messages").cloned(),
-        }
-    }
-
-    fn record(&self, row: usize, index: usize) -> Result<Record, String> {
-        let text = |column: &Option<ArrayRef>| column.as_ref().and_then(|column| text(column, index));
-        let id = text(&self.id).unwrap_or_else(|| row.to_string());
-        let content = match &self.messages {
-            Some(column) => Content::Messages(messages(column, index)?),
-            None => match (text(&self.prompt), text(&self.response)) {
-                (Some(prompt), Some(response)) => Content::Pair { prompt, response },
-                _ => return Err("has an empty prompt or response".into()),
-            },
-        };
-        Ok(Record { id, content })
-    }
-}
-
-fn text(column: &ArrayRef, index: usize) -> Option<String> {
-    column.is_valid(index).then(|| column.as_string::<i32>().value(index).to_owned())
+fn record(number: usize, row: &Row) -> Result<Record, String> {
+    let id = match find(row, "id") {
+        None | Some(Field::Null) => number.to_string(),
+        Some(Field::Str(id)) => id.clone(),
+        Some(id) => id.to_string(),
+    };
+    let content = match find(row, "messages") {
+        Some(messages) => Content::Messages(turns(messages)?),
+        None => match (text(row, "prompt"), text(row, "response")) {
+            (Some(prompt), Some(response)) => Content::Pair { prompt, response },
+            _ => return Err("has an empty prompt or response".into()),
+        },
+    };
+    Ok(Record { id, content })
 }
 
 /// A list of structs with `role` and `content`.
-fn messages(column: &ArrayRef, index: usize) -> Result<Vec<Message>, String> {
-    let unusable = || "has unusable messages".to_owned();
-    if column.is_null(index) {
-        return Err("has no messages".into());
-    }
-    let turns = match column.data_type() {
-        DataType::List(_) => column.as_list::<i32>().value(index),
-        DataType::LargeList(_) => column.as_list::<i64>().value(index),
-        _ => return Err(unusable()),
+fn turns(messages: &Field) -> Result<Vec<Message>, String> {
+    let list = match messages {
+        Field::Null => return Err("has no messages".into()),
+        Field::ListInternal(list) => list.elements(),
+        _ => return Err("has unusable messages".into()),
     };
-    let turns = turns.as_struct_opt().ok_or_else(unusable)?;
-    let field = |name: &str| turns.column_by_name(name).and_then(|column| cast(column, &DataType::Utf8).ok());
-    let (roles, contents) = (field("role").ok_or_else(unusable)?, field("content").ok_or_else(unusable)?);
-    let turn = |i: usize| Some(Message::new(&text(&roles, i)?, text(&contents, i)?));
-    (0..turns.len()).map(turn).collect::<Option<_>>().ok_or_else(unusable)
+    let turn = |field: &Field| match field {
+        Field::Group(row) => Some(Message::new(&text(row, "role")?, text(row, "content")?)),
+        _ => None,
+    };
+    list.iter().map(turn).collect::<Option<_>>().ok_or_else(|| "has unusable messages".into())
+}
+
+fn text(row: &Row, name: &str) -> Option<String> {
+    match find(row, name)? {
+        Field::Str(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn find<'a>(row: &'a Row, name: &str) -> Option<&'a Field> {
+    row.get_column_iter().find(|(known, _)| *known == name).map(|(_, field)| field)
 }

@@ -4,12 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ListArray, RecordBatch, StringArray, StructArray};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field};
 use demask_model::text::{ChatTemplate, Settings, Tokenizer};
-use parquet::arrow::ArrowWriter;
-use parquet::file::properties::WriterProperties;
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 
 use super::*;
 
@@ -38,22 +36,28 @@ fn lines_are_read_by_number_and_bad_ones_are_refused() {
     assert_ne!(open(&path).unwrap().identity(), before);
 }
 
+/// Rows of a question and an answer each, two to a row group, laid out as pyarrow does.
 fn write_messages(path: &Path, turns: &[(&str, &str)]) {
-    let strings = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
-    let field = |name: &str| Arc::new(Field::new(name, DataType::Utf8, true));
-    // Every row is a question and an answer.
-    let roles: Vec<&str> = turns.iter().flat_map(|_| ["user", "assistant"]).collect();
-    let texts: Vec<&str> = turns.iter().flat_map(|(question, answer)| [*question, *answer]).collect();
-    let columns = [(field("content"), strings(texts)), (field("role"), strings(roles))];
-    let turn: ArrayRef = Arc::new(StructArray::from(columns.to_vec()));
-    let item = Arc::new(Field::new("item", turn.data_type().clone(), true));
-    let offsets = OffsetBuffer::from_lengths(turns.iter().map(|_| 2));
-    let messages: ArrayRef = Arc::new(ListArray::new(item, offsets, turn, None));
-    let batch = RecordBatch::try_from_iter([("messages", messages)]).unwrap();
-    let properties = WriterProperties::builder().set_max_row_group_size(2).build();
+    let schema =
+        "message schema { optional group messages (LIST) { repeated group list { optional group element {
+        optional binary content (UTF8); optional binary role (UTF8); } } } }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut writer =
-        ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
+        SerializedFileWriter::new(File::create(path).unwrap(), schema, Default::default()).unwrap();
+    for rows in turns.chunks(2) {
+        let texts = rows.iter().flat_map(|(question, answer)| [*question, *answer]);
+        let roles = rows.iter().flat_map(|_| ["user", "assistant"]);
+        let mut group = writer.next_row_group().unwrap();
+        for values in [texts.collect::<Vec<_>>(), roles.collect()] {
+            let values: Vec<ByteArray> = values.into_iter().map(ByteArray::from).collect();
+            let repeated: Vec<i16> = [0, 1].repeat(rows.len());
+            let mut column = group.next_column().unwrap().unwrap();
+            let defined = vec![4; values.len()];
+            column.typed::<ByteArrayType>().write_batch(&values, Some(&defined), Some(&repeated)).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
     writer.close().unwrap();
 }
 

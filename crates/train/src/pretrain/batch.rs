@@ -9,7 +9,7 @@
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::{Packed, Spec};
 
-use super::config::{Data, Objective};
+use super::config::{Data, Objective, Stage};
 use super::error::{Error, Result};
 
 /// A prompt and one right response, as token ids without padding.
@@ -65,7 +65,7 @@ struct Canvas {
     /// Positions to predict, ascending.
     positions: Vec<usize>,
     targets: Vec<u32>,
-    weight: f32,
+    weights: Vec<f32>,
     /// What this canvas adds to the normaliser.
     counted: usize,
 }
@@ -76,8 +76,9 @@ impl<'a> Batches<'a> {
         Self { spec, data, seed, part_tokens }
     }
 
-    /// The batch that starts at example `cursor`.
-    pub fn at(&self, source: &mut dyn ExampleSource, cursor: u64, objective: Objective) -> Result<Batch> {
+    /// The batch of a stage that starts at example `cursor`.
+    pub fn at(&self, source: &mut dyn ExampleSource, cursor: u64, stage: &Stage) -> Result<Batch> {
+        let objective = stage.objective;
         let (mut tokens, mut examples) = (0, Vec::new());
         while tokens < self.data.batch_tokens || examples.is_empty() {
             let index = cursor + examples.len() as u64;
@@ -90,7 +91,7 @@ impl<'a> Batches<'a> {
         let count = examples.len() as u64;
         let canvases =
             examples.into_iter().zip(strata).map(|((index, example, length), t)| match objective {
-                Objective::Autoregressive => self.next_token(example),
+                Objective::Autoregressive => self.next_token(example, stage.prompt),
                 Objective::Diffusion => self.masked(index, example, length, t),
             });
         let canvases: Vec<Canvas> = canvases.collect();
@@ -162,16 +163,20 @@ impl<'a> Batches<'a> {
         positions.sort_unstable();
         let targets =
             positions.iter().map(|&p| std::mem::replace(&mut tokens[p], self.spec.ids.mask)).collect();
-        Canvas { tokens, positions, targets, weight: length as f32 / masked as f32, counted: length }
+        let weights = vec![length as f32 / masked as f32; masked];
+        Canvas { tokens, positions, targets, weights, counted: length }
     }
 
-    fn next_token(&self, example: Example) -> Canvas {
-        let start = example.prompt.len();
+    /// Predicts every response token and its end, and the prompt's after the first where they weigh anything.
+    fn next_token(&self, example: Example, prompt: f32) -> Canvas {
+        let (start, length) = (example.prompt.len(), example.response.len() + 1);
         let mut tokens = example.prompt;
-        let targets: Vec<u32> = example.response.iter().copied().chain([self.eos()]).collect();
         tokens.extend(example.response);
-        let positions: Vec<usize> = (start..start + targets.len()).collect();
-        Canvas { tokens, counted: targets.len(), positions, targets, weight: 1.0 }
+        let first = if prompt > 0.0 { 1 } else { start };
+        let targets: Vec<u32> = tokens[first..].iter().copied().chain([self.eos()]).collect();
+        let positions: Vec<usize> = (first..start + length).collect();
+        let weights = positions.iter().map(|&p| if p < start { prompt } else { 1.0 }).collect();
+        Canvas { tokens, positions, targets, weights, counted: length }
     }
 
     fn eos(&self) -> u32 {
@@ -206,7 +211,7 @@ fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32) -> Part
     for canvas in canvases {
         rows.extend(canvas.positions.iter().map(|&p| (start + p - usize::from(shift)) as u32));
         targets.extend_from_slice(&canvas.targets);
-        weights.extend(std::iter::repeat_n(canvas.weight / normaliser, canvas.positions.len()));
+        weights.extend(canvas.weights.iter().map(|weight| weight / normaliser));
         start += canvas.tokens.len();
     }
     Part { packed, rows, targets, weights }
@@ -220,7 +225,31 @@ mod tests {
 
     fn batch(objective: Objective, cursor: u64) -> Batch {
         let config = Config::parse(SMALL).unwrap();
-        Batches::new(&spec(), &config.data, 5, 64).at(&mut Sums, cursor, objective).unwrap()
+        let stage = config.stage.iter().find(|stage| stage.objective == objective).unwrap();
+        Batches::new(&spec(), &config.data, 5, 64).at(&mut Sums, cursor, stage).unwrap()
+    }
+
+    #[test]
+    fn prompts_are_predicted_with_their_own_weight() {
+        let mut config = Config::parse(SMALL).unwrap();
+        config.stage[0].prompt = 0.25;
+        let spec = spec();
+        let at = |stage| Batches::new(&spec, &config.data, 5, 64).at(&mut Sums, 0, stage).unwrap();
+        let (with, without) = (at(&config.stage[0]), batch(Objective::Autoregressive, 0));
+        let sum = |batch: &Batch| -> f32 { batch.parts.iter().flat_map(|part| &part.weights).sum() };
+        let count = |batch: &Batch| -> usize { batch.parts.iter().map(|part| part.rows.len()).sum() };
+        let added = (count(&with) - count(&without)) as f32;
+        let responses = count(&without) as f32;
+        assert!(added > 0.0);
+        assert!((sum(&without) - 1.0).abs() < 1e-4);
+        assert!((sum(&with) - 1.0 - 0.25 * added / responses).abs() < 1e-4);
+        let part = &with.parts[0];
+        let lasts: Vec<usize> = part.packed.segments.iter().map(|segment| segment.q.end - 1).collect();
+        for (&row, &target) in part.rows.iter().zip(&part.targets) {
+            if !lasts.contains(&(row as usize)) {
+                assert_eq!(part.packed.tokens[row as usize + 1], target);
+            }
+        }
     }
 
     #[test]
@@ -286,8 +315,7 @@ mod tests {
             }
         }
         let (spec, config) = (spec(), Config::parse(SMALL).unwrap());
-        let error =
-            Batches::new(&spec, &config.data, 5, 64).at(&mut Long, 3, Objective::Diffusion).unwrap_err();
+        let error = Batches::new(&spec, &config.data, 5, 64).at(&mut Long, 3, &config.stage[1]).unwrap_err();
         assert!(error.to_string().contains("example 3") && error.to_string().contains("40"), "{error}");
     }
 }

@@ -94,6 +94,10 @@ pub struct Stage {
     pub objective: Objective,
     /// Number of updates.
     pub steps: u64,
+    /// Weight of a prompt's token beside one of the response in an autoregressive stage: what the prompts say is
+    /// learned too, at hardly any cost. Diffusion masks responses only.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prompt: f32,
     /// Learning rate.
     pub rate: Schedule,
 }
@@ -224,8 +228,20 @@ impl Config {
         if self.steps() == 0 {
             return Some("there is no [[stage]] with steps".into());
         }
-        let mut problems = self.stage.iter().enumerate().filter_map(|(i, s)| Some((i, s.rate.problem()?)));
-        problems.next().map(|(index, problem)| format!("stage {}: rate.{problem}", index + 1))
+        let mut problems = self.stage.iter().enumerate().filter_map(|(i, s)| Some((i, s.problem()?)));
+        problems.next().map(|(index, problem)| format!("stage {}: {problem}", index + 1))
+    }
+}
+
+impl Stage {
+    fn problem(&self) -> Option<String> {
+        if !(0.0..=1.0).contains(&self.prompt) {
+            return Some(format!("prompt is {}, must be between 0 and 1", self.prompt));
+        }
+        if self.prompt > 0.0 && self.objective == Objective::Diffusion {
+            return Some("prompt is for autoregressive stages: diffusion masks responses only".into());
+        }
+        self.rate.problem().map(|problem| format!("rate.{problem}"))
     }
 }
 
@@ -249,6 +265,10 @@ impl Data {
         }
         (self.batch_tokens == 0).then(|| "data.batch_tokens must be positive".into())
     }
+}
+
+fn is_zero(value: &f32) -> bool {
+    *value == 0.0
 }
 
 fn rope_theta() -> f64 {
@@ -323,6 +343,8 @@ pub(crate) mod tests {
             ("steps = 20", "step = 20", "step"),
             ("\"diffusion\"", "\"masked\"", "masked"),
             ("peak = 1e-2", "peak = 0", "stage 1: rate.peak"),
+            ("steps = 40", "steps = 40\n        prompt = 0.5", "stage 2: prompt"),
+            ("steps = 20", "steps = 20\n        prompt = 2.0", "stage 1: prompt"),
             ("batch_tokens = 160", "batch_tokens = 160\ntight = 0.0", "data.tight"),
             ("[data]", "[muon]\nmomentum = 1.0\n[data]", "muon.momentum"),
         ];

@@ -9,7 +9,7 @@ use demask_model::checkpoint::Store;
 use demask_model::{Spec, Transformer};
 
 use super::batch::{Batches, ExampleSource};
-use super::config::{Config, Objective};
+use super::config::{Config, Objective, Stage};
 use super::curve::{Curve, Point, Score};
 use super::error::{Error, Result};
 use super::export::export;
@@ -109,7 +109,7 @@ impl Run<'_> {
         while let Some((stage, local)) = self.config.stage_at(state.step) {
             let rate = stage.rate.rate(local, stage.steps);
             let (loss, norm) =
-                self.update(&mut state, &layout, gradient.as_mut(), &mut sum, source, stage.objective, rate)?;
+                self.update(&mut state, &layout, gradient.as_mut(), &mut sum, source, stage, rate)?;
             state.seconds = before + begin.elapsed().as_secs_f64();
             tally.add(loss, norm);
             let logged = self.logged(&state, stage.objective, rate, &mut tally);
@@ -125,6 +125,10 @@ impl Run<'_> {
                 logged,
             ));
             let stop = stop.is_break();
+            if stage.objective == Objective::Autoregressive && local + 1 == stage.steps {
+                // A decoder with a causal assistant needs these weights, which the next stage changes.
+                self.export("causal", &state, &layout)?;
+            }
             let due = self.config.report.validate_steps;
             if (due > 0 && state.step.is_multiple_of(due) && !stop) || state.step == self.config.steps() {
                 self.validate(&mut state, &layout, &mut curve, watcher)?;
@@ -152,11 +156,11 @@ impl Run<'_> {
         gradient: &mut dyn Gradient,
         sum: &mut [f32],
         source: &mut dyn ExampleSource,
-        objective: Objective,
+        stage: &Stage,
         rate: f64,
     ) -> Result<(Loss, f64)> {
         let batches = Batches::new(self.spec, &self.config.data, self.config.seed, gradient.part_tokens());
-        let batch = batches.at(source, state.cursor, objective)?;
+        let batch = batches.at(source, state.cursor, stage)?;
         sum.fill(0.0);
         let mut loss = Loss::default();
         for part in &batch.parts {
@@ -210,13 +214,18 @@ impl Run<'_> {
         let mean = scores.iter().map(|score| score.value).sum::<f64>() / scores.len().max(1) as f64;
         let best = state.best.is_none_or(|best| mean >= best);
         if best {
-            let dtype = self.config.report.dtype.dtype();
-            export(&self.folder.join("export"), self.spec, layout, parameters, dtype, self.tokenizer)?;
+            self.export("export", state, layout)?;
             state.best = Some(mean);
         }
         watcher.on_validation(state.step, &scores, best);
         curve.scores.push((state.step, scores));
         curve.picture(self.folder)
+    }
+
+    /// Writes the averaged weights as a checkpoint folder.
+    fn export(&self, name: &str, state: &State, layout: &Layout) -> Result<()> {
+        let (parameters, dtype) = (state.moments.averaged(), self.config.report.dtype.dtype());
+        export(&self.folder.join(name), self.spec, layout, parameters, dtype, self.tokenizer)
     }
 
     fn first_weights(&self, layout: &Layout) -> Result<Vec<f32>> {
