@@ -3,11 +3,14 @@
 //! A grid with several completions is a dependency case: a cell may hold any of its candidates, but the cells
 //! of one answer must agree.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
+use super::phrase::{Phrases, fill as fill_slots};
 use super::{Facts, Problem, Rng, Score, Task, Wording};
+
+static PATTERNS: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("grid/patterns.txt")));
 
 const SIDE: usize = 4;
 const KINDS: [&str; 4] = ["grid/sudoku", "grid/sudoku-open", "grid/latin", "grid/latin-open"];
@@ -42,19 +45,19 @@ impl Task for Grid {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn kinds(&self) -> &'static [&'static str] {
         &KINDS
     }
 
-    fn generate(&self, rng: &mut Rng, _wording: Wording) -> Problem {
+    fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
         let kind = *rng.pick(&KINDS);
         let rule = if kind.starts_with("grid/sudoku") { Rule::Sudoku } else { Rule::Latin };
         let open = kind.ends_with("-open");
         let (puzzle, completions) = loop {
-            let empty = if open { rng.between(7, 12) } else { rng.between(4, 8) };
+            let empty = if open { rng.between(8, 14) } else { rng.between(6, 10) };
             let full = *rng.pick(full_grids(rule));
             let puzzle = Puzzle { rule, cells: blank(rng, full, empty as usize) };
             let completions = puzzle.completions(usize::MAX);
@@ -62,14 +65,14 @@ impl Task for Grid {
                 break (puzzle, completions);
             }
         };
-        let lead = match rule {
-            Rule::Sudoku => *rng.pick(&["Solve the sudoku:", "Fill in the sudoku:"]),
-            Rule::Latin => *rng.pick(&["Solve the latin square:", "Fill in the latin square:"]),
-        };
+        let section = if rule == Rule::Sudoku { "sudoku" } else { "latin" };
+        let gap = *rng.pick(&["_", "_", "_", "_", ".", "?", "0", "-", "x"]);
+        let grid = draw(&puzzle.cells).replace('_', gap);
+        let pattern = PATTERNS.draw(rng, wording, section);
         Problem {
             task: self.name().into(),
             kind: kind.into(),
-            prompt: format!("{lead}\n{}", draw(&puzzle.cells)),
+            prompt: fill_slots(&pattern, &[("grid", &grid)]),
             response: draw(rng.pick(&completions)),
             key: format!("{rule:?}:{}", draw(&puzzle.cells).replace(['\n', ' '], "")),
             facts: Facts::Grid(puzzle),

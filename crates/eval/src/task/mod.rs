@@ -1,7 +1,7 @@
 //! Synthetic tasks: seeded generators of problems whose answers a program checks.
 //!
 //! Each mirrors a benchmark of the paper (`arith` GSM8K, `choice` MMLU-Pro, `program` HumanEval and MBPP) or a
-//! dependency stress test (`lines`, `grid`), in a language small enough for a model of a few million weights.
+//! dependency stress test (`lines`, `grid`, `open`), in a language small enough for a model of a few million weights.
 //! Where a response may be worded in several ways the wording is drawn at random and must be kept up through
 //! the whole response: that free but binding choice is what makes tokens depend on one another.
 //!
@@ -14,6 +14,8 @@ mod grid;
 pub mod lexicon;
 mod lines;
 mod names;
+mod open;
+mod phrase;
 mod program;
 mod rng;
 mod stream;
@@ -25,6 +27,7 @@ pub use choice::Question;
 pub use grid::{Puzzle, Rule};
 pub use lexicon::Wording;
 pub use lines::Queue;
+pub use open::{Demand, Layout, Variety, Wish, variety};
 pub use program::{Assignment, Case, python};
 pub use rng::Rng;
 pub use stream::{
@@ -63,6 +66,8 @@ pub enum Facts {
     Lines(Queue),
     /// Of `grid`.
     Grid(Puzzle),
+    /// Of `open`.
+    Open(Wish),
 }
 
 /// The checker's judgement of one response.
@@ -104,6 +109,7 @@ pub fn all() -> Vec<Box<dyn Task>> {
         Box::new(program::Program),
         Box::new(lines::Lines),
         Box::new(grid::Grid),
+        Box::new(open::Open),
     ]
 }
 

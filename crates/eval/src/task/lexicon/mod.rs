@@ -185,6 +185,12 @@ pub fn noun(rng: &mut Rng, wording: Wording, kinds: &[NounKind]) -> Noun {
     (*rng.pick(&pool)).clone()
 }
 
+/// The plural of any noun: as listed, or else by rule.
+pub fn plural_of(one: &str) -> String {
+    let listed = USUAL.nouns.iter().chain(&FRESH.nouns).find(|noun| noun.one == one);
+    listed.map_or_else(|| plural(one), |noun| noun.many.clone())
+}
+
 /// Every fresh name, for tests that look for them where they must not be.
 pub fn fresh_names() -> impl Iterator<Item = &'static str> {
     FRESH.names.iter().map(|name| name.text.as_str())

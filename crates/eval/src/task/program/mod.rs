@@ -1,21 +1,32 @@
-//! `program`, in the manner of HumanEval and MBPP: a one- or two-line function from a docstring or a description.
+//! `program`, in the manner of HumanEval and MBPP: a short function from a docstring or a description in free words.
 //!
 //! The answer is run, in the interpreter of [`python`], on inputs dense enough to tell apart any two programs the
-//! task can ask for. Names of variables and the layout are the answer's own choice, but must agree with themselves.
+//! task can ask for. Names of variables and the layout are the answer's own choice, but must agree with themselves;
+//! so is the name of the function, where the prompt gives none.
 
+mod ask;
+mod code;
+mod describe;
+mod list;
+mod number;
 pub mod python;
 mod recipe;
-mod render;
+mod series;
+mod style;
+mod text;
 
 use serde::{Deserialize, Serialize};
 
 use self::python::{Module, Value};
 use self::recipe::Recipe;
+use self::style::Style;
 use super::rng::mix;
 use super::{Facts, Problem, Rng, Score, Task, Wording};
 
-const KINDS: [&str; 4] = ["program/number", "program/pair", "program/list", "program/text"];
-const FUNCTIONS: [&str; 4] = ["f", "g", "run", "solve"];
+const KINDS: [&str; 5] =
+    ["program/number", "program/pair", "program/list", "program/text", "program/series"];
+/// What a function is called where the prompt gives no name.
+const FUNCTIONS: [&str; 4] = ["f", "f", "solve", "run"];
 
 /// The `program` task.
 pub(super) struct Program;
@@ -23,8 +34,8 @@ pub(super) struct Program;
 /// The content of a `program` problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// What the function must be called.
-    function: String,
+    /// What the function must be called; any name will do where there is none.
+    function: Option<String>,
     /// What it must compute.
     recipe: Recipe,
 }
@@ -38,22 +49,28 @@ impl Task for Program {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn kinds(&self) -> &'static [&'static str] {
         &KINDS
     }
 
-    fn generate(&self, rng: &mut Rng, _wording: Wording) -> Problem {
-        let kind = *rng.pick(&[KINDS[0], KINDS[0], KINDS[1], KINDS[2], KINDS[2], KINDS[3]]);
-        self.compose(rng, kind)
+    fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
+        let kind = match rng.below(16) {
+            0..=4 => KINDS[0],
+            5 | 6 => KINDS[1],
+            7..=10 => KINDS[2],
+            11..=14 => KINDS[3],
+            _ => KINDS[4],
+        };
+        self.compose(rng, wording, kind)
     }
 
-    /// Texts that join a given word: the one case where the answer copies a word of the question.
+    /// Texts that join a given word: the case where the answer copies a word of the question.
     fn drill(&self, rng: &mut Rng) -> Option<Problem> {
         loop {
-            let problem = self.compose(rng, "program/text");
+            let problem = self.compose(rng, Wording::Usual, "program/text");
             if problem.response.contains('"') {
                 return Some(problem);
             }
@@ -69,52 +86,86 @@ impl Task for Program {
 }
 
 impl Program {
-    fn compose(&self, rng: &mut Rng, kind: &str) -> Problem {
-        let assignment = loop {
-            let assignment =
-                Assignment { function: rng.pick(&FUNCTIONS).to_string(), recipe: Recipe::draw(rng, kind) };
-            if !assignment.is_constant() {
-                break assignment;
+    fn compose(&self, rng: &mut Rng, wording: Wording, kind: &str) -> Problem {
+        let (recipe, cases) = loop {
+            let recipe = Recipe::draw(rng, wording, kind);
+            let cases = cases(&recipe);
+            if !is_constant(&cases) {
+                break (recipe, cases);
             }
         };
-        let wording = render::Wording::draw(rng, &assignment.recipe);
+        let asked = ask::ask(rng, wording, &recipe, &cases);
+        let name = asked.function.clone().unwrap_or_else(|| (*rng.pick(&FUNCTIONS)).to_string());
+        let params = asked.params.clone().unwrap_or_else(|| plain_parameters(rng, &recipe));
+        let style = Style::draw(rng, name, params);
+        let mut key = format!("{kind}:{:016x}", fingerprint(&cases));
+        if !recipe.is_free() {
+            // There is one function that doubles: it would be known to one split alone, were it not for its names.
+            key += &format!(":{}:{}", asked.function.as_deref().unwrap_or("?"), asked.params.map_or("?".into(), |p| p.join(",")));
+        }
         Problem {
             task: self.name().into(),
             kind: kind.into(),
-            prompt: wording.ask(rng, &assignment.function, &assignment.recipe),
-            response: wording.answer(&assignment.function, &assignment.recipe),
-            key: format!("{kind}:{:016x}", assignment.fingerprint()),
-            facts: Facts::Program(assignment),
+            prompt: asked.prompt,
+            response: style.answer(&recipe),
+            key,
+            facts: Facts::Program(Assignment { function: asked.function, recipe }),
         }
     }
+}
+
+/// Parameters of an answer whose prompt names none.
+fn plain_parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
+    let names: &[&str] = match recipe {
+        Recipe::Number(_) => &["x", "n"],
+        Recipe::Series(_) => &["n"],
+        Recipe::Pair(_, 2, _) => &["a b", "x y"],
+        Recipe::Pair(..) => &["a b c"],
+        Recipe::List(_) => &["xs", "nums"],
+        Recipe::Text(_) => &["s", "text"],
+    };
+    rng.pick(names).split(' ').map(String::from).collect()
 }
 
 impl Assignment {
     /// The tests a right answer passes.
     pub fn cases(&self) -> Vec<Case> {
-        let inputs = self.recipe.inputs().into_iter();
-        inputs.filter_map(|args| self.recipe.apply(&args).map(|expected| (args, expected))).collect()
+        cases(&self.recipe)
     }
 
     fn passes(&self, module: &Module) -> bool {
-        self.cases()
-            .into_iter()
-            .all(|(args, expected)| module.call(&self.function, args).is_ok_and(|found| found == expected))
-    }
-
-    /// A function that ignores its input is no problem worth asking.
-    fn is_constant(&self) -> bool {
-        self.cases().windows(2).all(|pair| pair[0].1 == pair[1].1)
-    }
-
-    /// Programs that no test tells apart are one problem, however they are described.
-    fn fingerprint(&self) -> u64 {
-        let mut hash = 0;
-        for (_, value) in self.cases() {
-            hash = value.to_string().bytes().fold(mix(hash + 1), |hash, byte| mix(hash ^ u64::from(byte)));
+        let cases = self.cases();
+        let passes = |name: &str| {
+            cases.iter().all(|(args, expected)| {
+                module.call(name, args.clone()).is_ok_and(|found| found == *expected)
+            })
+        };
+        match &self.function {
+            Some(name) => passes(name),
+            None => module.names().any(passes),
         }
-        hash
     }
+}
+
+fn cases(recipe: &Recipe) -> Vec<Case> {
+    let inputs = recipe.inputs().into_iter();
+    inputs.filter_map(|args| recipe.apply(&args).map(|expected| (args, expected))).collect()
+}
+
+/// A function that ignores its input is no problem worth asking.
+fn is_constant(cases: &[Case]) -> bool {
+    cases.windows(2).all(|pair| pair[0].1 == pair[1].1)
+}
+
+/// Programs that no test tells apart are one problem, however they are described.
+fn fingerprint(cases: &[Case]) -> u64 {
+    let mut hash = 0;
+    for (args, value) in cases {
+        for part in args.iter().chain([value]) {
+            hash = part.to_string().bytes().fold(mix(hash + 1), |hash, byte| mix(hash ^ u64::from(byte)));
+        }
+    }
+    hash
 }
 
 /// The code in a response: inside a fence if there is one.
@@ -135,8 +186,9 @@ mod tests {
             let problem = Program.generate(&mut rng, Wording::Usual);
             let Facts::Program(assignment) = &problem.facts else { panic!("not a program") };
             for _ in 0..4 {
-                let wording = render::Wording::draw(&mut rng, &assignment.recipe);
-                let answer = wording.answer(&assignment.function, &assignment.recipe);
+                let name = assignment.function.clone().unwrap_or_else(|| "anything".into());
+                let params = ask::parameters(&mut rng, &assignment.recipe);
+                let answer = Style::draw(&mut rng, name, params).answer(&assignment.recipe);
                 assert!(Program.score(&problem, &answer).correct, "{}\n{answer}", problem.prompt);
             }
         }

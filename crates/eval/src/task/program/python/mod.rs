@@ -47,6 +47,11 @@ impl Module {
         parser::parse(&lexer::lex(source)?).map(|functions| Self { functions })
     }
 
+    /// The names of its functions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.functions.iter().map(|function| function.name.as_str())
+    }
+
     /// Calls the function `name`.
     pub fn call(&self, name: &str, args: Vec<Value>) -> Result<Value, Error> {
         run::call(&self.functions, name, args)

@@ -1,0 +1,158 @@
+//! Different words of a kind, in order or not; or given words in any order.
+
+use serde::{Deserialize, Serialize};
+
+use super::demand::Family;
+use super::letters::words;
+use super::{read, told};
+use crate::task::lexicon::{self, categories, category};
+use crate::task::phrase::{expand, fill};
+use crate::task::{Rng, Wording};
+
+/// What the words of a list must keep to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Nothing but being different.
+    None,
+    /// Alphabetical order.
+    Sorted,
+    /// None of these.
+    Without(Vec<String>),
+    /// This first letter.
+    Initial(char),
+    /// Exactly these, in any order.
+    Given(Vec<String>),
+}
+
+/// Different words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct List {
+    /// The category by its first title; `name` for first names.
+    category: String,
+    count: usize,
+    limit: Limit,
+}
+
+const INITIALS: [char; 14] = ['A', 'B', 'C', 'D', 'E', 'H', 'J', 'K', 'L', 'M', 'N', 'R', 'S', 'T'];
+
+impl List {
+    fn shuffle(rng: &mut Rng, wording: Wording) -> (Self, String) {
+        let count = rng.between(3, 8) as usize;
+        let title = if rng.below(4) > 0 { "name" } else { category(rng, wording).one() };
+        let given = words(rng, wording, title, count.min(members(title)));
+        let listed = given.join(", ");
+        let prompt = told(rng, wording, "shuffle", given.len(), &[("items", &listed)]);
+        // Whatever the words are called, they are the words.
+        let count = given.len();
+        (Self { category: title.into(), count, limit: Limit::Given(given) }, prompt)
+    }
+
+    fn belongs(&self, word: &str) -> bool {
+        let kind = match self.category.as_str() {
+            "name" => word.starts_with(char::is_uppercase) && word.chars().all(|c| c.is_alphabetic() || c == '-'),
+            title => categories().iter().any(|category| category.one() == title && category.contains(word)),
+        };
+        match &self.limit {
+            Limit::Without(words) => kind && !words.iter().any(|other| other == word),
+            Limit::Initial(letter) => kind && word.starts_with(*letter),
+            Limit::Given(words) => words.iter().any(|other| other == word),
+            Limit::None | Limit::Sorted => kind,
+        }
+    }
+
+    fn draw_limit(rng: &mut Rng, wording: Wording, title: &str) -> Limit {
+        match rng.below(6) {
+            0 | 1 => Limit::Sorted,
+            2 | 3 => {
+                let count = 1 + rng.below(2);
+                Limit::Without(words(rng, wording, title, count))
+            }
+            4 if title == "name" => Limit::Initial(*rng.pick(&INITIALS)),
+            _ => Limit::None,
+        }
+    }
+}
+
+/// How many words of a category there are to draw from.
+fn members(title: &str) -> usize {
+    categories().iter().find(|category| category.one() == title).map_or(8, |category| category.members.len())
+}
+
+impl Family for List {
+    fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
+        if rng.below(3) == 0 {
+            return Self::shuffle(rng, wording);
+        }
+        let (title, many) = if rng.below(3) == 0 {
+            ("name", (*rng.pick(&["names", "first names", "names", "names of people", "people's names"])).to_string())
+        } else {
+            let category = category(rng, wording);
+            (category.one(), rng.pick(&category.titles).many.clone())
+        };
+        let limit = Self::draw_limit(rng, wording, title);
+        let most = (members(title).saturating_sub(2)).min(8) as i64;
+        let list = Self { category: title.into(), count: rng.between(2, most.max(2)) as usize, limit };
+        let rule = match &list.limit {
+            Limit::Sorted => expand(rng, "[ in alphabetical order| in alphabetical order| from A to Z|, sorted alphabetically|, in order of the alphabet]"),
+            Limit::Without(words) => {
+                let pattern = expand(rng, "[, but not {w}| other than {w}| except {w}| without {w}]");
+                fill(&pattern, &[("w", &words.join(" or "))])
+            }
+            Limit::Initial(letter) => {
+                let pattern = expand(rng, "[ that start with {w}| starting with {w}| that begin with {w}| with {w} as the first letter| beginning with the letter {w}]");
+                fill(&pattern, &[("w", &letter.to_string())])
+            }
+            Limit::None | Limit::Given(_) => String::new(),
+        };
+        let prompt = told(rng, wording, "list", list.count, &[("members", &many), ("rule", &rule)]);
+        (list, prompt)
+    }
+
+    fn key(&self) -> String {
+        let limit = match &self.limit {
+            Limit::Given(words) => {
+                let mut words = words.clone();
+                words.sort_unstable();
+                format!("given:{}", words.join(","))
+            }
+            other => format!("{other:?}"),
+        };
+        format!("{}:{}:{limit}", self.category, self.count)
+    }
+
+    fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
+        match &self.limit {
+            Limit::Given(words) => rng.sample(words, words.len()),
+            Limit::Sorted => {
+                let mut chosen = words(rng, wording, &self.category, self.count);
+                chosen.sort_unstable_by_key(|word| word.to_lowercase());
+                chosen
+            }
+            Limit::Without(_) | Limit::Initial(_) => {
+                let mut chosen: Vec<String> = Vec::new();
+                while chosen.len() < self.count {
+                    let word = match self.category.as_str() {
+                        "name" => lexicon::name(rng, wording).text,
+                        title => words(rng, wording, title, 1).remove(0),
+                    };
+                    let scarce = matches!(self.limit, Limit::Initial(_)) && wording == Wording::Fresh;
+                    // Fresh names are few: any name of the letter will do for an answer that is not trained on.
+                    let word = if scarce { lexicon::name(rng, Wording::Usual).text } else { word };
+                    if self.belongs(&word) && !chosen.contains(&word) {
+                        chosen.push(word);
+                    }
+                }
+                chosen
+            }
+            Limit::None => words(rng, wording, &self.category, self.count),
+        }
+    }
+
+    fn read(&self, _response: &str, parts: &[&str]) -> Option<String> {
+        let words = read::every(parts, self.count, |part| self.belongs(part).then(|| part.to_string()))?;
+        let lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+        let ordered = self.limit != Limit::Sorted || lower.is_sorted();
+        (ordered && read::distinct(&words)).then(|| words.join(", "))
+    }
+}

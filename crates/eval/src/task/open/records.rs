@@ -1,0 +1,173 @@
+//! JSON records whose fields follow from one another: ids count up, an e-mail address is made of the name, a total is
+//! the price times the quantity.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::demand::Family;
+use super::told;
+use crate::task::lexicon;
+use crate::task::phrase::{expand, fill};
+use crate::task::{Rng, Wording};
+
+/// A few records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Records {
+    count: usize,
+    /// In this order.
+    fields: Vec<String>,
+    /// The first id, where it is given.
+    first: Option<i64>,
+    /// What follows the `@`, where it is given.
+    domain: Option<String>,
+}
+
+const FIELDS: [&[&str]; 7] = [
+    &["id", "name"],
+    &["name", "email"],
+    &["id", "name", "email"],
+    &["id", "name", "email"],
+    &["price", "quantity", "total"],
+    &["id", "price", "quantity", "total"],
+    &["id", "name", "email", "price", "quantity", "total"],
+];
+
+const DOMAINS: [&str; 12] = [
+    "mail.com", "mail.org", "shop.com", "test.org", "home.net", "work.com", "post.net", "site.org", "club.com",
+    "farm.net", "team.org", "city.com",
+];
+
+impl Records {
+    fn has(&self, field: &str) -> bool {
+        self.fields.iter().any(|known| known == field)
+    }
+
+    fn notes(&self, rng: &mut Rng) -> String {
+        let mut notes = Vec::new();
+        if self.has("id") {
+            notes.push(match self.first {
+                Some(first) => {
+                    let pattern = expand(rng, "[The ids count up from {}.|Ids start at {}.|The first id is {} and they count up.|Number them from {}.]");
+                    pattern.replace("{}", &first.to_string())
+                }
+                None => expand(rng, "[The ids count up.|The ids go up by one.|Ids count up by 1.|The ids are consecutive.|]"),
+            });
+        }
+        if self.has("email") {
+            let pattern = match self.domain {
+                Some(_) => "[The email is the name in lower case at {d}.|Emails end in @{d}.|Use @{d} for the email.|The email follows from the name, at {d}.|Each email is name@{d}.]",
+                None => "[The email follows from the name.|The email is made from the name.|The email matches the name.|The email is the name in small letters at some domain.|]",
+            };
+            let domain = self.domain.as_deref().unwrap_or_default();
+            notes.push(fill(&expand(rng, pattern), &[("d", domain)]));
+        }
+        if self.has("total") {
+            notes.push(expand(rng, "[The total is price times quantity.|total = price * quantity.|Total is price times quantity.|The total must be the price times the quantity.|]"));
+        }
+        notes.into_iter().filter(|note| !note.is_empty()).map(|note| format!(" {note}")).collect()
+    }
+
+    /// Whether a record of JSON is what it should be, given the one before.
+    fn fits(&self, record: &Map<String, Value>, before: Option<&Map<String, Value>>) -> Option<bool> {
+        let number = |field: &str| record.get(field).and_then(Value::as_i64);
+        let text = |field: &str| record.get(field).and_then(Value::as_str);
+        let mut right = record.len() == self.fields.len() && self.fields.iter().all(|f| record.contains_key(f));
+        if self.has("id") {
+            let id = number("id")?;
+            right &= match before {
+                Some(before) => before.get("id").and_then(Value::as_i64) == Some(id - 1),
+                None => self.first.is_none_or(|first| id == first),
+            };
+        }
+        if self.has("name") {
+            let name = text("name")?;
+            right &= name.starts_with(char::is_uppercase) && name.chars().all(char::is_alphabetic);
+        }
+        if self.has("email") {
+            let (local, domain) = text("email")?.split_once('@')?;
+            right &= local == text("name")?.to_lowercase() && domain.contains('.');
+            right &= self.domain.as_deref().is_none_or(|wanted| wanted == domain);
+        }
+        if self.has("total") {
+            right &= number("price")?.checked_mul(number("quantity")?) == Some(number("total")?);
+        }
+        Some(right)
+    }
+}
+
+impl Family for Records {
+    fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
+        let fields: Vec<String> = rng.pick(&FIELDS).iter().map(|field| field.to_string()).collect();
+        let has = |field: &str| fields.iter().any(|known| known == field);
+        let first = (has("id") && rng.coin()).then(|| rng.between(1, 95));
+        let domain = (has("email") && rng.coin()).then(|| (*rng.pick(&DOMAINS)).to_string());
+        let count = if fields.len() > 4 { 2 } else { rng.between(2, 3) as usize };
+        let what = if has("name") {
+            *rng.pick(&["people", "users", "customers", "members"])
+        } else {
+            *rng.pick(&["orders", "items", "products", "sales"])
+        };
+        let records = Self { count, fields, first, domain };
+        let notes = records.notes(rng);
+        let (last, before) = records.fields.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_str(), rest));
+        let listed = format!("{} and {last}", before.join(", "));
+        let prompt = told(rng, wording, "records", records.count, &[("fields", &listed), ("notes", &notes), ("what", what)]);
+        (records, prompt)
+    }
+
+    fn key(&self) -> String {
+        format!("{}:{}:{:?}:{:?}", self.count, self.fields.join(","), self.first, self.domain)
+    }
+
+    fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
+        let first = self.first.unwrap_or_else(|| rng.between(1, 95));
+        let domain = self.domain.clone().unwrap_or_else(|| (*rng.pick(&DOMAINS)).to_string());
+        let mut names: Vec<String> = Vec::new();
+        while names.len() < self.count {
+            let name = lexicon::name(rng, wording).text;
+            if name.is_ascii() && name.chars().all(char::is_alphabetic) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let record = |(at, name): (usize, &String)| {
+            let (price, quantity) = (rng.between(1, 20), rng.between(1, 9));
+            let field = |field: &String| {
+                let value = match field.as_str() {
+                    "id" => (first + at as i64).to_string(),
+                    "name" => format!("\"{name}\""),
+                    "email" => format!("\"{}@{domain}\"", name.to_lowercase()),
+                    "price" => price.to_string(),
+                    "quantity" => quantity.to_string(),
+                    _ => (price * quantity).to_string(),
+                };
+                format!("\"{field}\": {value}")
+            };
+            format!("{{{}}}", self.fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        };
+        names.iter().enumerate().map(record).collect()
+    }
+
+    fn read(&self, response: &str, _parts: &[&str]) -> Option<String> {
+        let text = response.trim();
+        let records: Vec<Map<String, Value>> = if text.starts_with('[') {
+            serde_json::from_str(text).ok()?
+        } else {
+            let lines = text.lines().map(|line| line.trim().trim_end_matches(','));
+            lines.filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).ok()).collect::<Option<_>>()?
+        };
+        let mut before = None;
+        for record in &records {
+            if !self.fits(record, before)? {
+                return None;
+            }
+            before = Some(record);
+        }
+        let names: Vec<&Value> = records.iter().filter_map(|record| record.get("name")).collect();
+        let domains: Vec<&str> = records
+            .iter()
+            .filter_map(|record| record.get("email")?.as_str()?.split_once('@').map(|(_, domain)| domain))
+            .collect();
+        let right = records.len() == self.count && super::read::distinct(&names) && super::read::uniform(&domains);
+        right.then(|| serde_json::to_string(&records).unwrap_or_default())
+    }
+}

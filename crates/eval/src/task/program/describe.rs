@@ -1,0 +1,361 @@
+//! A function in English: as something done ("doubles a number and adds 3") or as a thing ("twice the number").
+//!
+//! Steps in a row are said in their order; a noun phrase inside another is used only where it cannot be misread.
+
+mod pipeline;
+
+use std::sync::LazyLock;
+
+use self::pipeline::{list_steps, list_thing};
+use super::list::{Fold, Pipeline};
+use super::number::{Join, Op, Test};
+use super::recipe::Recipe;
+use super::text::Edit;
+use crate::task::Rng;
+use crate::task::lexicon::{Wording, in_words};
+use crate::task::phrase::{Phrases, fill};
+
+static PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("phrases.txt")));
+
+/// The form of a verb.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// "add".
+    Plain,
+    /// "adds".
+    Third,
+    /// "adding".
+    Gerund,
+}
+
+/// What the argument has been called so far.
+#[derive(Clone)]
+pub(super) enum Object {
+    /// Nothing yet: "a number".
+    New,
+    /// "a number", so that now it is "it".
+    Known,
+    /// By these parameters.
+    Params(Vec<String>),
+}
+
+/// Says what a recipe does, in a given form, of an object.
+pub(super) fn doing(rng: &mut Rng, recipe: &Recipe, object: &Object, form: Form) -> String {
+    if rng.below(6) == 0
+        && let Some(thing) = thing(rng, recipe, object)
+    {
+        return format!("{} {thing}", conjugate(*rng.pick(&["return", "return", "compute", "give"]), form));
+    }
+    let steps = match recipe {
+        Recipe::Number(ops) => {
+            let first = first_object(rng, recipe, object);
+            let mut step = |(at, op)| {
+                let it = later(rng, at, &first);
+                say_op(rng, op, &it)
+            };
+            ops.iter().enumerate().map(&mut step).collect()
+        }
+        Recipe::Text(edits) => {
+            let first = first_object(rng, recipe, object);
+            let mut step = |(at, edit)| {
+                let it = later(rng, at, &first);
+                say_edit(rng, edit, "do", &it)
+            };
+            edits.iter().enumerate().map(&mut step).collect()
+        }
+        Recipe::Pair(join, count, op) => {
+            let mut steps = vec![say_join(rng, *join, *count, object, "do")];
+            let it = later(rng, 1, "");
+            steps.extend(op.as_ref().map(|op| say_op(rng, op, &it)));
+            steps
+        }
+        Recipe::List(pipeline) => {
+            let list = first_object(rng, recipe, object);
+            list_steps(rng, pipeline, &list)
+        }
+        Recipe::Series(series) => {
+            let n = first_object(rng, recipe, object);
+            vec![say(rng, &format!("{}.do", series.section()), series.constant(), &[("it", &n)])]
+        }
+    };
+    chain(rng, steps.iter().map(|step| conjugate(step, form)).collect())
+}
+
+/// Says what a recipe gives, where that can be said without being misread.
+pub(super) fn thing(rng: &mut Rng, recipe: &Recipe, object: &Object) -> Option<String> {
+    let x = first_object(rng, recipe, object);
+    match recipe {
+        Recipe::Number(ops) => match ops.as_slice() {
+            [op] => Some(op_thing(rng, op, &x, false)),
+            [inner, outer] => {
+                let inner = closed(rng, inner, &x)?;
+                Some(op_thing(rng, outer, &inner, true))
+            }
+            _ => None,
+        },
+        Recipe::Pair(join, count, op) => match op {
+            None if rng.coin() && matches!(object, Object::Params(_)) => {
+                Some(say_join(rng, *join, *count, object, "top"))
+            }
+            None => Some(say_join(rng, *join, *count, object, "np")),
+            Some(op) => {
+                let inner = say_join(rng, *join, *count, object, "np");
+                Some(op_thing(rng, op, &inner, true))
+            }
+        },
+        Recipe::List(pipeline) => Some(list_thing(rng, pipeline, &x)),
+        Recipe::Text(edits) => text_thing(rng, edits, &x),
+        Recipe::Series(series) => {
+            Some(say(rng, &format!("{}.top", series.section()), series.constant(), &[("x", &x)]))
+        }
+    }
+}
+
+/// A function name that says what a recipe of one step does.
+pub(super) fn telling_name(rng: &mut Rng, recipe: &Recipe) -> Option<String> {
+    let (section, constant) = match recipe {
+        Recipe::Number(ops) => match ops.as_slice() {
+            [Op::Check(test)] => (test.section(), test.constant()),
+            [Op::Label(..)] => return None,
+            [op] => (op.section(), op.constant()),
+            _ => return None,
+        },
+        Recipe::Pair(join, 2, None) => (join.section(), None),
+        Recipe::List(Pipeline { keep: None, map: None, fold: Some(fold) }) => (fold.section(), fold.constant()),
+        Recipe::List(Pipeline { keep: Some(test), map: None, fold: Some(fold) }) => {
+            return fold_name(rng, *test, *fold);
+        }
+        Recipe::Text(edits) => match edits.as_slice() {
+            [edit] => (edit.section(), edit.constant()),
+            _ => return None,
+        },
+        Recipe::Series(series) => (series.section(), series.constant()),
+        _ => return None,
+    };
+    let section = format!("{section}.name");
+    PHRASES.has(&section).then(|| say(rng, &section, constant, &[]).replace('-', "_"))
+}
+
+/// "sum_even", "count_odd_numbers".
+fn fold_name(rng: &mut Rng, test: Test, fold: Fold) -> Option<String> {
+    let which = match test {
+        Test::Even | Test::Odd | Test::Positive | Test::Negative => test.section(),
+        _ => return None,
+    };
+    let verb = match fold {
+        Fold::Sum => *rng.pick(&["sum", "total", "add"]),
+        Fold::Count => "count",
+        Fold::Largest => *rng.pick(&["max", "largest", "biggest"]),
+        Fold::Smallest => *rng.pick(&["min", "smallest"]),
+        _ => return None,
+    };
+    Some(format!("{verb}_{which}{}", rng.pick(&["", "_numbers", "s"])))
+}
+
+/// What a recipe takes: "a number", "two numbers", "a list of numbers", "a string".
+pub(super) fn input(rng: &mut Rng, recipe: &Recipe) -> String {
+    let pick = |rng: &mut Rng, options: &[&str]| (*rng.pick(options)).to_string();
+    match recipe {
+        Recipe::Number(_) => pick(rng, &["a number", "a number", "a number", "an integer", "a whole number", "one number"]),
+        Recipe::Series(_) => pick(rng, &["a number", "a number", "an integer", "a whole number"]),
+        Recipe::Pair(_, 2, _) => pick(rng, &["two numbers", "two numbers", "two integers", "a pair of numbers"]),
+        Recipe::Pair(..) => pick(rng, &["three numbers", "three numbers", "three integers"]),
+        Recipe::List(_) => pick(rng, &["a list", "a list of numbers", "a list of integers", "a list of numbers"]),
+        Recipe::Text(_) => pick(rng, &["a string", "a string", "a text", "a word", "some text"]),
+    }
+}
+
+/// What the object is called where it is first spoken of.
+fn first_object(rng: &mut Rng, recipe: &Recipe, object: &Object) -> String {
+    let pick = |rng: &mut Rng, options: &[&str]| (*rng.pick(options)).to_string();
+    match (object, recipe) {
+        (Object::Params(params), _) => params.join(" and "),
+        (Object::New, _) => input(rng, recipe),
+        (Object::Known, Recipe::List(_)) => pick(rng, &["it", "the list", "that list"]),
+        (Object::Known, Recipe::Text(_)) => pick(rng, &["it", "it", "that text", "the input"]),
+        (Object::Known, _) => pick(rng, &["it", "the number", "that number", "it"]),
+    }
+}
+
+/// What the object is called at step `at`.
+fn later(rng: &mut Rng, at: usize, first: &str) -> String {
+    if at == 0 { first.to_string() } else { (*rng.pick(&["it", "it", "it", "the result"])).to_string() }
+}
+
+fn say(rng: &mut Rng, section: &str, constant: Option<i64>, slots: &[(&str, &str)]) -> String {
+    let text = PHRASES.draw(rng, Wording::Usual, section);
+    let text = fill(&text, slots);
+    match constant {
+        Some(k) => {
+            let digits = if rng.below(12) == 0 && section.ends_with("do") { in_words(k) } else { k.to_string() };
+            fill(&text, &[("k", &digits), ("w", &in_words(k))])
+        }
+        None => text,
+    }
+}
+
+fn say_test(rng: &mut Rng, test: Test) -> String {
+    say(rng, &format!("{}.is", test.section()), test.constant(), &[])
+}
+
+fn say_op(rng: &mut Rng, op: &Op, it: &str) -> String {
+    let section = format!("{}.do", op.section());
+    match op {
+        Op::Check(test) => {
+            let is = say_test(rng, *test);
+            say(rng, &section, None, &[("is", &is), ("it", it)])
+        }
+        Op::Label(test, yes, no) => {
+            let is = say_test(rng, *test);
+            let (yes, no) = (quoted(yes), quoted(no));
+            say(rng, &section, None, &[("is", &is), ("it", it), ("yes", &yes), ("no", &no)])
+        }
+        _ => {
+            let text = say(rng, &section, op.constant(), &[]);
+            // "adds 3" for "adds 3 to it".
+            if matches!(op, Op::Add(_) | Op::Sub(_)) && it == "it" && rng.coin() {
+                return fill(text.trim_end_matches(" to {it}").trim_end_matches(" from {it}"), &[("it", it)]);
+            }
+            fill(&text, &[("it", it)])
+        }
+    }
+}
+
+/// The result of an operation as a noun phrase; `nested` where its input is one too.
+fn op_thing(rng: &mut Rng, op: &Op, x: &str, nested: bool) -> String {
+    match op {
+        Op::Check(test) => {
+            let is = say_test(rng, *test);
+            say(rng, "check.top", None, &[("is", &is), ("x", x)])
+        }
+        Op::Label(test, yes, no) => {
+            let is = say_test(rng, *test);
+            let (yes, no) = (quoted(yes), quoted(no));
+            say(rng, "label.top", None, &[("is", &is), ("x", x), ("yes", &yes), ("no", &no)])
+        }
+        _ => {
+            let form = if nested || rng.coin() { "np" } else { "top" };
+            say(rng, &format!("{}.{form}", op.section()), op.constant(), &[("x", x)])
+        }
+    }
+}
+
+/// A noun phrase that ends where it seems to end: "the sum of x and 3", not "3 more than x".
+fn closed(rng: &mut Rng, op: &Op, x: &str) -> Option<String> {
+    if matches!(op, Op::Div(_)) {
+        return None;
+    }
+    let clear = |text: &String| ["the ", "twice ", "three times ", "two times "].iter().any(|s| text.starts_with(s));
+    (0..8).map(|_| say(rng, &format!("{}.np", op.section()), op.constant(), &[("x", x)])).find(clear)
+}
+
+fn say_join(rng: &mut Rng, join: Join, count: usize, object: &Object, form: &str) -> String {
+    let (them, names) = match object {
+        Object::Params(params) => (enumerate(params), params.clone()),
+        _ => {
+            let them = match (object, count) {
+                (Object::Known, _) => (*rng.pick(&["them", "the two", "both"])).to_string(),
+                (_, 2) => (*rng.pick(&["two numbers", "two numbers", "two integers", "its two arguments"])).to_string(),
+                _ => (*rng.pick(&["three numbers", "three integers"])).to_string(),
+            };
+            let them = if count == 3 && matches!(object, Object::Known) { "them".to_string() } else { them };
+            (them, vec!["the first number".to_string(), "the second number".to_string()])
+        }
+    };
+    let written = |sign: &str, word: &str, rng: &mut Rng| {
+        names.join(&if rng.coin() { format!(" {sign} ") } else { format!(" {word} ") })
+    };
+    let (sum, difference, product) = (written("+", "plus", rng), written("-", "minus", rng), written("*", "times", rng));
+    let second = names.get(1).map_or("", String::as_str);
+    let slots = [("them", them.as_str()), ("a", names[0].as_str()), ("b", second), ("ab+", &sum), ("ab-", &difference), ("ab*", &product)];
+    say(rng, &format!("{}.{form}", join.section()), None, &slots)
+}
+
+fn text_thing(rng: &mut Rng, edits: &[Edit], x: &str) -> Option<String> {
+    let np = |edit: &Edit| PHRASES.has(&format!("{}.np", edit.section()));
+    let top = |edit: &Edit| PHRASES.has(&format!("{}.top", edit.section()));
+    match edits {
+        [edit] => {
+            let form = if top(edit) && (rng.coin() || !np(edit)) { "top" } else { "np" };
+            Some(say_edit(rng, edit, form, x))
+        }
+        [inner, outer] => {
+            let plain = [Edit::Upper, Edit::Lower, Edit::Reverse].contains(inner)
+                || matches!(inner, Edit::First(_) | Edit::Last(_));
+            let open = matches!(outer, Edit::Append(_) | Edit::Prepend(_) | Edit::Repeat(_) | Edit::Replace(..))
+                || matches!(outer, Edit::Remove(_) | Edit::Skip(_) | Edit::Trim(_) | Edit::Strip);
+            if !plain || open {
+                return None;
+            }
+            let inner = say_edit(rng, inner, "np", x);
+            let form = if np(outer) { "np" } else { "top" };
+            Some(say_edit(rng, outer, form, &inner))
+        }
+        _ => None,
+    }
+}
+
+fn say_edit(rng: &mut Rng, edit: &Edit, form: &str, it: &str) -> String {
+    let (piece, new) = edit.piece().unwrap_or_default();
+    let quote = |text: &str| if text == " " { "\" \"".to_string() } else { quoted(text) };
+    let single = rng.below(3) == 0;
+    let style = |text: String| if single { text.replace('"', "'") } else { text };
+    let (piece, new) = (style(quote(piece)), style(quote(new)));
+    // A text in the prompt may hold what looks like a slot, so it comes last.
+    let text = say(rng, &format!("{}.{form}", edit.section()), edit.constant(), &[("it", it), ("x", it)]);
+    fill(&text, &[("q", &piece), ("r", &new)])
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+/// "a, b and c".
+fn enumerate(items: &[String]) -> String {
+    match items.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => items.concat(),
+    }
+}
+
+/// Joins the steps of a function.
+fn chain(rng: &mut Rng, steps: Vec<String>) -> String {
+    match steps.as_slice() {
+        [one] => one.clone(),
+        [one, two] => {
+            let glue = *rng.pick(&[" and ", " and ", " and then ", ", then ", " and afterwards "]);
+            format!("{one}{glue}{two}")
+        }
+        _ => match rng.below(4) {
+            0 => steps.join(", then "),
+            1 => format!("first {}", steps.join(", then ")),
+            2 => enumerate(&steps),
+            _ => format!("{}, and then {}", steps[..steps.len() - 1].join(", "), steps[steps.len() - 1]),
+        },
+    }
+}
+
+/// A verb phrase with its verb, the first word, in another form.
+fn conjugate(phrase: &str, form: Form) -> String {
+    let (verb, rest) = phrase.split_at(phrase.find(' ').unwrap_or(phrase.len()));
+    let vowel = |c: Option<char>| c.is_some_and(|c| "aeiou".contains(c));
+    let verb = match form {
+        Form::Plain => verb.to_string(),
+        Form::Third => match verb.strip_suffix('y') {
+            Some(stem) if !vowel(stem.chars().next_back()) => format!("{stem}ies"),
+            _ if ["s", "x", "z", "ch", "sh", "o"].iter().any(|end| verb.ends_with(end)) => format!("{verb}es"),
+            _ => format!("{verb}s"),
+        },
+        Form::Gerund => {
+            const DOUBLED: [&str; 14] = [
+                "cap", "cut", "drop", "flip", "trim", "get", "put", "strip", "skip", "swap", "sum", "split", "set", "chop",
+            ];
+            match verb.strip_suffix('e') {
+                Some(stem) if !verb.ends_with("ee") => format!("{stem}ing"),
+                _ if DOUBLED.contains(&verb) => format!("{verb}{}ing", &verb[verb.len() - 1..]),
+                _ => format!("{verb}ing"),
+            }
+        }
+    };
+    format!("{verb}{rest}")
+}

@@ -1,0 +1,188 @@
+//! Functions of a list of numbers: keep some, change each, fold them into one value.
+
+use serde::{Deserialize, Serialize};
+
+use super::code::{Code, Level};
+use super::number::{Op, Test};
+use super::python::Value;
+use crate::task::Rng;
+
+/// What becomes of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pipeline {
+    pub(super) keep: Option<Test>,
+    pub(super) map: Option<Op>,
+    pub(super) fold: Option<Fold>,
+}
+
+/// A function of a whole list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fold {
+    Sum,
+    Largest,
+    Smallest,
+    Count,
+    Sort,
+    SortDown,
+    Reverse,
+    First,
+    Last,
+    Average,
+    Take(i64),
+    Skip(i64),
+}
+
+impl Pipeline {
+    /// Draws one to three steps.
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        loop {
+            let keep = rng.coin().then(|| Test::draw(rng));
+            let map = (rng.below(5) < 2).then(|| {
+                let size = rng.between(1, 20);
+                let factor = if rng.coin() { rng.between(2, 3) } else { rng.between(2, 10) };
+                rng.pick(&[Op::Add(size), Op::Sub(size), Op::Mul(factor), Op::Mul(factor), Op::Square]).clone()
+            });
+            let fold = (rng.below(4) > 0).then(|| Fold::draw(rng));
+            let counted = fold == Some(Fold::Count) && map.is_some();
+            // All equal numbers have one largest and one smallest; a list of them is hardly ever wanted.
+            let equal = matches!(keep, Some(Test::Equal(_))) && (map.is_some() || fold != Some(Fold::Count));
+            if !counted && !equal && (keep.is_some() || map.is_some() || fold.is_some()) {
+                return Self { keep, map, fold };
+            }
+        }
+    }
+
+    pub(super) fn steps(&self) -> usize {
+        usize::from(self.keep.is_some()) + usize::from(self.map.is_some()) + usize::from(self.fold.is_some())
+    }
+
+    pub(super) fn apply(&self, items: &[i64]) -> Option<Value> {
+        let kept = items.iter().copied().filter(|&item| self.keep.is_none_or(|test| test.holds(item)));
+        let mapped: Vec<i64> = kept.map(|item| self.map.as_ref().map_or(item, |op| op.number(item))).collect();
+        match self.fold {
+            None => Some(list(&mapped)),
+            Some(fold) => fold.apply(mapped),
+        }
+    }
+
+    /// The comprehension that keeps and changes; the list itself where there is nothing to do.
+    pub(super) fn comprehension(&self, element: &str, source: &str) -> Code {
+        if self.keep.is_none() && self.map.is_none() {
+            return Code::atom(source);
+        }
+        let item = Code::atom(element);
+        let mapped = self.map.as_ref().map_or(item.clone(), |op| op.code(&item));
+        let condition = self.keep.map_or(String::new(), |test| format!(" if {}", test.code(&item).text));
+        Code::atom(format!("[{} for {element} in {source}{condition}]", mapped.text))
+    }
+}
+
+impl Fold {
+    fn draw(rng: &mut Rng) -> Self {
+        let count = rng.between(2, 6);
+        let folds = [
+            Self::Sum,
+            Self::Sum,
+            Self::Sum,
+            Self::Largest,
+            Self::Largest,
+            Self::Smallest,
+            Self::Smallest,
+            Self::Count,
+            Self::Count,
+            Self::Sort,
+            Self::SortDown,
+            Self::Reverse,
+            Self::Reverse,
+            Self::First,
+            Self::Last,
+            Self::Average,
+            Self::Take(count),
+            Self::Skip(count),
+        ];
+        *rng.pick(&folds)
+    }
+
+    pub(super) fn constant(self) -> Option<i64> {
+        match self {
+            Self::Take(count) | Self::Skip(count) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// Whether it gives a list again.
+    pub(super) fn gives_list(self) -> bool {
+        matches!(self, Self::Sort | Self::SortDown | Self::Reverse | Self::Take(_) | Self::Skip(_))
+    }
+
+    /// Its section among the phrases.
+    pub(super) fn section(self) -> &'static str {
+        match self {
+            Self::Sum => "fold.sum",
+            Self::Largest => "fold.largest",
+            Self::Smallest => "fold.smallest",
+            Self::Count => "fold.count",
+            Self::Sort => "fold.sort",
+            Self::SortDown => "fold.sort_down",
+            Self::Reverse => "fold.reverse",
+            Self::First => "fold.first",
+            Self::Last => "fold.last",
+            Self::Average => "fold.average",
+            Self::Take(_) => "fold.take",
+            Self::Skip(_) => "fold.skip",
+        }
+    }
+
+    fn apply(self, mut items: Vec<i64>) -> Option<Value> {
+        match self {
+            Self::Sum => Some(Value::Int(items.iter().sum())),
+            Self::Largest => items.iter().max().copied().map(Value::Int),
+            Self::Smallest => items.iter().min().copied().map(Value::Int),
+            Self::Count => Some(Value::Int(items.len() as i64)),
+            Self::First => items.first().copied().map(Value::Int),
+            Self::Last => items.last().copied().map(Value::Int),
+            Self::Average => {
+                let count = i64::try_from(items.len()).ok().filter(|count| *count > 0)?;
+                Some(Value::Int(items.iter().sum::<i64>().div_euclid(count)))
+            }
+            Self::Take(count) => Some(list(&items[..items.len().min(count as usize)])),
+            Self::Skip(count) => Some(list(&items[items.len().min(count as usize)..])),
+            Self::Sort => {
+                items.sort_unstable();
+                Some(list(&items))
+            }
+            Self::SortDown => {
+                items.sort_unstable_by(|a, b| b.cmp(a));
+                Some(list(&items))
+            }
+            Self::Reverse => {
+                items.reverse();
+                Some(list(&items))
+            }
+        }
+    }
+
+    pub(super) fn code(self, list: &Code) -> Code {
+        let (inside, atom) = (&list.text, list.within(Level::Atom));
+        match self {
+            Self::Sum => Code::atom(format!("sum({inside})")),
+            Self::Largest => Code::atom(format!("max({inside})")),
+            Self::Smallest => Code::atom(format!("min({inside})")),
+            Self::Count => Code::atom(format!("len({inside})")),
+            Self::Sort => Code::atom(format!("sorted({inside})")),
+            Self::SortDown => Code::atom(format!("sorted({inside})[::-1]")),
+            Self::Reverse => Code::atom(format!("{atom}[::-1]")),
+            Self::First => Code::atom(format!("{atom}[0]")),
+            Self::Last => Code::atom(format!("{atom}[-1]")),
+            Self::Average => Code::new(Level::Product, format!("sum({inside}) // len({inside})")),
+            Self::Take(count) => Code::atom(format!("{atom}[:{count}]")),
+            Self::Skip(count) => Code::atom(format!("{atom}[{count}:]")),
+        }
+    }
+}
+
+/// A list of numbers as a value.
+pub(super) fn list(items: &[i64]) -> Value {
+    Value::List(items.iter().copied().map(Value::Int).collect())
+}
