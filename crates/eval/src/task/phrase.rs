@@ -107,8 +107,6 @@ pub(super) fn fill(text: &str, slots: &[(&str, &str)]) -> String {
     slots.iter().fold(text.to_string(), |text, (slot, value)| text.replace(&format!("{{{slot}}}"), value))
 }
 
-
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,6 +39,7 @@ fn summary(task: &dyn Task) -> String {
         "program" => "short Python functions, run on examples",
         "lines" => "people in a line: copy, reverse, sort, insert, shuffle",
         "grid" => "small squares to complete",
+        "open" => "sums, lists, records and squares with many right answers",
         _ => "problems judged by a program",
     };
     meaning.to_owned()

@@ -33,17 +33,32 @@ pub struct Letters {
 impl Trait {
     fn words(self, rng: &mut Rng, named: bool) -> [String; 2] {
         let forms = match self {
-            Self::Initial if named => ["[their initials|their first letters|the first letter of each]", "[its first letter|the initial]"],
-            Self::Initial => ["[their first letters|their first letters|their initials|the first letter of each|the letter they start with]", "[its first letter|the letter it starts with|its initial]"],
-            Self::Length => ["[their lengths|their length|how many letters they have|the number of letters]", "[its length|the number of letters|how many letters it has]"],
-            Self::Plural => ["[their plurals|their plural|their plural forms|the plural of each]", "[its plural|the plural|its plural form]"],
+            Self::Initial if named => [
+                "[their initials|their first letters|the first letter of each]",
+                "[its first letter|the initial]",
+            ],
+            Self::Initial => [
+                "[their first letters|their first letters|their initials|the first letter of each|the letter they start with]",
+                "[its first letter|the letter it starts with|its initial]",
+            ],
+            Self::Length => [
+                "[their lengths|their length|how many letters they have|the number of letters]",
+                "[its length|the number of letters|how many letters it has]",
+            ],
+            Self::Plural => [
+                "[their plurals|their plural|their plural forms|the plural of each]",
+                "[its plural|the plural|its plural form]",
+            ],
         };
         forms.map(|form| expand(rng, form))
     }
 
     fn holds(self, word: &str, told: &str) -> bool {
         match self {
-            Self::Initial => word.chars().next().is_some_and(|first| told.to_lowercase() == first.to_lowercase().to_string()),
+            Self::Initial => word
+                .chars()
+                .next()
+                .is_some_and(|first| told.to_lowercase() == first.to_lowercase().to_string()),
             Self::Length => read::number(told) == Some(word.chars().count() as i64),
             Self::Plural => lexicon::plural_of(word) == told,
         }
@@ -74,7 +89,14 @@ impl Letters {
 
 impl Family for Letters {
     fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
-        let follows = *rng.pick(&[Trait::Initial, Trait::Initial, Trait::Initial, Trait::Length, Trait::Plural, Trait::Plural]);
+        let follows = *rng.pick(&[
+            Trait::Initial,
+            Trait::Initial,
+            Trait::Initial,
+            Trait::Length,
+            Trait::Plural,
+            Trait::Plural,
+        ]);
         let (title, many) = loop {
             let (title, many) = match rng.below(6) {
                 0 => ("name", (*rng.pick(&["names", "first names", "people"])).to_string()),

@@ -50,7 +50,9 @@ impl List {
 
     fn belongs(&self, word: &str) -> bool {
         let kind = match self.category.as_str() {
-            "name" => word.starts_with(char::is_uppercase) && word.chars().all(|c| c.is_alphabetic() || c == '-'),
+            "name" => {
+                word.starts_with(char::is_uppercase) && word.chars().all(|c| c.is_alphabetic() || c == '-')
+            }
             title => categories().iter().any(|category| category.one() == title && category.contains(word)),
         };
         match &self.limit {
@@ -85,7 +87,11 @@ impl Family for List {
             return Self::shuffle(rng, wording);
         }
         let (title, many) = if rng.below(3) == 0 {
-            ("name", (*rng.pick(&["names", "first names", "names", "names of people", "people's names"])).to_string())
+            (
+                "name",
+                (*rng.pick(&["names", "first names", "names", "names of people", "people's names"]))
+                    .to_string(),
+            )
         } else {
             let category = category(rng, wording);
             (category.one(), rng.pick(&category.titles).many.clone())
@@ -94,13 +100,19 @@ impl Family for List {
         let most = (members(title).saturating_sub(2)).min(8) as i64;
         let list = Self { category: title.into(), count: rng.between(2, most.max(2)) as usize, limit };
         let rule = match &list.limit {
-            Limit::Sorted => expand(rng, "[ in alphabetical order| in alphabetical order| from A to Z|, sorted alphabetically|, in order of the alphabet]"),
+            Limit::Sorted => expand(
+                rng,
+                "[ in alphabetical order| in alphabetical order| from A to Z|, sorted alphabetically|, in order of the alphabet]",
+            ),
             Limit::Without(words) => {
                 let pattern = expand(rng, "[, but not {w}| other than {w}| except {w}| without {w}]");
                 fill(&pattern, &[("w", &words.join(" or "))])
             }
             Limit::Initial(letter) => {
-                let pattern = expand(rng, "[ that start with {w}| starting with {w}| that begin with {w}| with {w} as the first letter| beginning with the letter {w}]");
+                let pattern = expand(
+                    rng,
+                    "[ that start with {w}| starting with {w}| that begin with {w}| with {w} as the first letter| beginning with the letter {w}]",
+                );
                 fill(&pattern, &[("w", &letter.to_string())])
             }
             Limit::None | Limit::Given(_) => String::new(),

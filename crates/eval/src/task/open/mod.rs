@@ -83,8 +83,8 @@ impl Task for Open {
     fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
         let kind = *rng.pick(&KINDS);
         let (demand, mut prompt) = Demand::draw(rng, wording, kind);
-        let layout = (demand.has_parts() && rng.below(8) == 0)
-            .then(|| *rng.pick(&[Layout::Lines, Layout::Commas]));
+        let layout =
+            (demand.has_parts() && rng.below(8) == 0).then(|| *rng.pick(&[Layout::Lines, Layout::Commas]));
         if let Some(layout) = layout {
             let section = if layout == Layout::Lines { "layout.lines" } else { "layout.commas" };
             let request = PATTERNS.draw(rng, wording, section);

@@ -94,13 +94,33 @@ impl Image {
     /// "their doubles", "its double".
     fn words(self, rng: &mut Rng) -> [String; 2] {
         let forms = match self {
-            Self::Times(2) => ["[their doubles|their doubles|twice their value|double the number]", "[its double|twice that number]"],
-            Self::Times(3) => ["[their triples|three times their value|triple the number]", "[its triple|three times that number]"],
-            Self::Times(_) => ["[{k} times their value|the number times {k}]", "[{k} times that number|the number times {k}]"],
-            Self::Plus(1) => ["[the next number|the number after it|the number plus 1]", "[the next number|the number after it]"],
-            Self::Plus(_) => ["[the number plus {k}|the number that is {k} more|what you get when you add {k}]", "[the number plus {k}|the number that is {k} more]"],
-            Self::Minus(_) => ["[the number minus {k}|the number that is {k} less|what you get when you subtract {k}]", "[the number minus {k}|the number that is {k} less]"],
-            Self::Square => ["[their squares|their squares|the square of each]", "[its square|the square of it]"],
+            Self::Times(2) => [
+                "[their doubles|their doubles|twice their value|double the number]",
+                "[its double|twice that number]",
+            ],
+            Self::Times(3) => [
+                "[their triples|three times their value|triple the number]",
+                "[its triple|three times that number]",
+            ],
+            Self::Times(_) => [
+                "[{k} times their value|the number times {k}]",
+                "[{k} times that number|the number times {k}]",
+            ],
+            Self::Plus(1) => [
+                "[the next number|the number after it|the number plus 1]",
+                "[the next number|the number after it]",
+            ],
+            Self::Plus(_) => [
+                "[the number plus {k}|the number that is {k} more|what you get when you add {k}]",
+                "[the number plus {k}|the number that is {k} more]",
+            ],
+            Self::Minus(_) => [
+                "[the number minus {k}|the number that is {k} less|what you get when you subtract {k}]",
+                "[the number minus {k}|the number that is {k} less]",
+            ],
+            Self::Square => {
+                ["[their squares|their squares|the square of each]", "[its square|the square of it]"]
+            }
         };
         let constant = match self {
             Self::Times(k) | Self::Plus(k) | Self::Minus(k) => k.to_string(),
@@ -173,7 +193,9 @@ pub struct Order {
 
 impl Order {
     fn pool(&self) -> Vec<i64> {
-        (self.low..=self.high).filter(|number| self.parity.is_none_or(|parity| number % 2 == parity)).collect()
+        (self.low..=self.high)
+            .filter(|number| self.parity.is_none_or(|parity| number % 2 == parity))
+            .collect()
     }
 
     fn sorted(&self, numbers: &[i64]) -> bool {
@@ -251,13 +273,15 @@ pub struct Compare {
 
 impl Family for Compare {
     fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
-        let compare = Self {
-            count: rng.between(2, 6) as usize,
-            limit: (rng.below(4) > 0).then(|| rng.between(5, 99)),
-        };
+        let compare =
+            Self { count: rng.between(2, 6) as usize, limit: (rng.below(4) > 0).then(|| rng.between(5, 99)) };
         let bound = match compare.limit {
             Some(limit) => {
-                let words = *rng.pick(&[" with numbers up to {}", " of numbers up to {}", " with numbers no bigger than {}"]);
+                let words = *rng.pick(&[
+                    " with numbers up to {}",
+                    " of numbers up to {}",
+                    " with numbers no bigger than {}",
+                ]);
                 words.replace("{}", &limit.to_string())
             }
             None => String::new(),
@@ -289,7 +313,8 @@ impl Family for Compare {
             Some((read::number(a)?, sign, read::number(b)?))
         })?;
         let most = self.limit.unwrap_or(i64::MAX);
-        let right = found.iter().all(|(a, sign, b)| if *sign == "<" { a < b } else { a > b } && *a.max(b) <= most);
+        let right =
+            found.iter().all(|(a, sign, b)| if *sign == "<" { a < b } else { a > b } && *a.max(b) <= most);
         (right && read::distinct(&found)).then(|| format!("{found:?}"))
     }
 }

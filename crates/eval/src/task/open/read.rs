@@ -24,7 +24,11 @@ pub(super) fn couple<'a>(part: &'a str, signs: &[&'static str]) -> Option<(&'a s
 }
 
 /// Reads every part with one function; nothing where one cannot be read, or where they are not `count`.
-pub(super) fn every<'a, T>(parts: &[&'a str], count: usize, read: impl Fn(&'a str) -> Option<T>) -> Option<Vec<T>> {
+pub(super) fn every<'a, T>(
+    parts: &[&'a str],
+    count: usize,
+    read: impl Fn(&'a str) -> Option<T>,
+) -> Option<Vec<T>> {
     (parts.len() == count).then(|| parts.iter().map(|part| read(part)).collect()).flatten()
 }
 

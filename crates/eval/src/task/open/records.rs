@@ -33,8 +33,8 @@ const FIELDS: [&[&str]; 7] = [
 ];
 
 const DOMAINS: [&str; 12] = [
-    "mail.com", "mail.org", "shop.com", "test.org", "home.net", "work.com", "post.net", "site.org", "club.com",
-    "farm.net", "team.org", "city.com",
+    "mail.com", "mail.org", "shop.com", "test.org", "home.net", "work.com", "post.net", "site.org",
+    "club.com", "farm.net", "team.org", "city.com",
 ];
 
 impl Records {
@@ -55,8 +55,12 @@ impl Records {
         }
         if self.has("email") {
             let pattern = match self.domain {
-                Some(_) => "[The email is the name in lower case at {d}.|Emails end in @{d}.|Use @{d} for the email.|The email follows from the name, at {d}.|Each email is name@{d}.]",
-                None => "[The email follows from the name.|The email is made from the name.|The email matches the name.|The email is the name in small letters at some domain.|]",
+                Some(_) => {
+                    "[The email is the name in lower case at {d}.|Emails end in @{d}.|Use @{d} for the email.|The email follows from the name, at {d}.|Each email is name@{d}.]"
+                }
+                None => {
+                    "[The email follows from the name.|The email is made from the name.|The email matches the name.|The email is the name in small letters at some domain.|]"
+                }
             };
             let domain = self.domain.as_deref().unwrap_or_default();
             notes.push(fill(&expand(rng, pattern), &[("d", domain)]));
@@ -71,7 +75,8 @@ impl Records {
     fn fits(&self, record: &Map<String, Value>, before: Option<&Map<String, Value>>) -> Option<bool> {
         let number = |field: &str| record.get(field).and_then(Value::as_i64);
         let text = |field: &str| record.get(field).and_then(Value::as_str);
-        let mut right = record.len() == self.fields.len() && self.fields.iter().all(|f| record.contains_key(f));
+        let mut right =
+            record.len() == self.fields.len() && self.fields.iter().all(|f| record.contains_key(f));
         if self.has("id") {
             let id = number("id")?;
             right &= match before {
@@ -109,9 +114,16 @@ impl Family for Records {
         };
         let records = Self { count, fields, first, domain };
         let notes = records.notes(rng);
-        let (last, before) = records.fields.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_str(), rest));
+        let (last, before) =
+            records.fields.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_str(), rest));
         let listed = format!("{} and {last}", before.join(", "));
-        let prompt = told(rng, wording, "records", records.count, &[("fields", &listed), ("notes", &notes), ("what", what)]);
+        let prompt = told(
+            rng,
+            wording,
+            "records",
+            records.count,
+            &[("fields", &listed), ("notes", &notes), ("what", what)],
+        );
         (records, prompt)
     }
 
@@ -153,7 +165,10 @@ impl Family for Records {
             serde_json::from_str(text).ok()?
         } else {
             let lines = text.lines().map(|line| line.trim().trim_end_matches(','));
-            lines.filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).ok()).collect::<Option<_>>()?
+            lines
+                .filter(|line| !line.is_empty())
+                .map(|line| serde_json::from_str(line).ok())
+                .collect::<Option<_>>()?
         };
         let mut before = None;
         for record in &records {
@@ -167,7 +182,8 @@ impl Family for Records {
             .iter()
             .filter_map(|record| record.get("email")?.as_str()?.split_once('@').map(|(_, domain)| domain))
             .collect();
-        let right = records.len() == self.count && super::read::distinct(&names) && super::read::uniform(&domains);
+        let right =
+            records.len() == self.count && super::read::distinct(&names) && super::read::uniform(&domains);
         right.then(|| serde_json::to_string(&records).unwrap_or_default())
     }
 }

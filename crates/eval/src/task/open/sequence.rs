@@ -28,8 +28,11 @@ impl Count {
 impl Family for Count {
     fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
         let size = rng.between(1, 15);
-        let mut count =
-            Self { step: if rng.below(5) < 3 { size } else { -size }, count: rng.between(3, 7) as usize, start: None };
+        let mut count = Self {
+            step: if rng.below(5) < 3 { size } else { -size },
+            count: rng.between(3, 7) as usize,
+            start: None,
+        };
         if rng.below(3) > 0 {
             count.start = Some(rng.between(*count.starts().start(), *count.starts().end()));
         }

@@ -22,10 +22,10 @@ impl Square {
     /// Whether `symbol` may stand at `at` among the cells filled so far.
     fn allows(&self, cells: &[usize], at: usize, symbol: usize) -> bool {
         let side = self.side();
-        let clash = |other: usize| {
-            (other / side == at / side || other % side == at % side) && cells[other] == symbol
-        };
-        self.clues[at].is_none_or(|clue| clue == symbol) && !(0..cells.len()).any(|other| other != at && clash(other))
+        let clash =
+            |other: usize| (other / side == at / side || other % side == at % side) && cells[other] == symbol;
+        self.clues[at].is_none_or(|clue| clue == symbol)
+            && !(0..cells.len()).any(|other| other != at && clash(other))
     }
 
     /// Every way to fill it.
@@ -71,17 +71,24 @@ impl Family for Square {
         for at in rng.sample(&places, given) {
             square.clues[at] = Some(full[at]);
         }
-        let clues = if given == 0 { String::new() } else { format!("\n{}", square.lines(&square.clues).join("\n")) };
-        let (last, before) = square.symbols.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_str(), rest));
+        let clues =
+            if given == 0 { String::new() } else { format!("\n{}", square.lines(&square.clues).join("\n")) };
+        let (last, before) =
+            square.symbols.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_str(), rest));
         let listed = format!("{} and {last}", before.join(", "));
-        let size = rng.pick(&["{n}x{n}", "{n}x{n}", "{n} by {n}", "{n} x {n}"]).replace("{n}", &side.to_string());
+        let size =
+            rng.pick(&["{n}x{n}", "{n}x{n}", "{n} by {n}", "{n} x {n}"]).replace("{n}", &side.to_string());
         let slots = [("side", size.as_str()), ("symbols", &listed), ("clues", &clues)];
         let prompt = told(rng, wording, "square", side, &slots);
         (square, prompt)
     }
 
     fn key(&self) -> String {
-        format!("{}:{:?}", self.symbols.join(","), self.clues.iter().map(|clue| clue.map_or(-1, |c| c as i64)).collect::<Vec<_>>())
+        format!(
+            "{}:{:?}",
+            self.symbols.join(","),
+            self.clues.iter().map(|clue| clue.map_or(-1, |c| c as i64)).collect::<Vec<_>>()
+        )
     }
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
@@ -93,8 +100,10 @@ impl Family for Square {
         let rows: Vec<&str> = response.lines().filter(|line| !line.trim().is_empty()).collect();
         let mut cells = Vec::new();
         for row in &rows {
-            let symbols: Vec<usize> =
-                row.split_whitespace().map(|cell| self.symbols.iter().position(|s| s == cell)).collect::<Option<_>>()?;
+            let symbols: Vec<usize> = row
+                .split_whitespace()
+                .map(|cell| self.symbols.iter().position(|s| s == cell))
+                .collect::<Option<_>>()?;
             if symbols.len() != self.side() {
                 return None;
             }

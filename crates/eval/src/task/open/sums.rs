@@ -63,11 +63,12 @@ impl Sign {
     /// What such an equation is called, and what one does in it.
     fn words(self, rng: &mut Rng, terms: usize) -> (&'static str, &'static str) {
         let (names, deeds): (&[&str], &[&str]) = match (self, terms) {
-            (Self::Plus, 3) => (
-                &["sums of three numbers", "additions of three numbers"],
-                &["adding three numbers"],
-            ),
-            (Self::Plus, _) => (&["sums", "sums", "additions"], &["adding", "adding two numbers", "addition"]),
+            (Self::Plus, 3) => {
+                (&["sums of three numbers", "additions of three numbers"], &["adding three numbers"])
+            }
+            (Self::Plus, _) => {
+                (&["sums", "sums", "additions"], &["adding", "adding two numbers", "addition"])
+            }
             (Self::Minus, _) => (
                 &["subtractions", "differences", "minus sums"],
                 &["subtracting", "subtraction", "taking one number from another"],
@@ -116,9 +117,9 @@ impl Sums {
         let t = self.result;
         match (self.sign, self.terms) {
             (Sign::Plus, 2) => (0..=t / 2).map(|a| vec![a, t - a]).collect(),
-            (Sign::Plus, _) => (1..=t / 3)
-                .flat_map(|a| (a..=(t - a) / 2).map(move |b| vec![a, b, t - a - b]))
-                .collect(),
+            (Sign::Plus, _) => {
+                (1..=t / 3).flat_map(|a| (a..=(t - a) / 2).map(move |b| vec![a, b, t - a - b])).collect()
+            }
             (Sign::Minus, _) => (0..=MOST - t).map(|b| vec![t + b, b]).collect(),
             (Sign::Times, _) => {
                 (1..=t).filter(|a| t % a == 0 && a * a <= t).map(|a| vec![a, t / a]).collect()
@@ -186,7 +187,11 @@ impl Family for Results {
         let (name, _) = sign.words(rng, 2);
         let bound = match limit {
             Some(limit) => {
-                let words = *rng.pick(&[" with numbers up to {}", " with numbers no bigger than {}", " using numbers up to {}"]);
+                let words = *rng.pick(&[
+                    " with numbers up to {}",
+                    " with numbers no bigger than {}",
+                    " using numbers up to {}",
+                ]);
                 words.replace("{}", &limit.to_string())
             }
             None => String::new(),

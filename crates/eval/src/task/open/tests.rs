@@ -12,8 +12,22 @@ fn of_kind(kind: &str, count: usize) -> Vec<Problem> {
 #[test]
 fn every_kind_has_patterns_of_its_own_for_fresh_wording() {
     for section in [
-        "sums", "results", "pairs", "rule", "count.free", "count.free.down", "count.from", "count.from.down",
-        "order", "compare", "share", "letters", "list", "shuffle", "records", "square",
+        "sums",
+        "results",
+        "pairs",
+        "rule",
+        "count.free",
+        "count.free.down",
+        "count.from",
+        "count.from.down",
+        "order",
+        "compare",
+        "share",
+        "letters",
+        "list",
+        "shuffle",
+        "records",
+        "square",
     ] {
         assert!(PATTERNS.fresh_share(section) >= 0.1, "{section}");
     }
@@ -54,7 +68,9 @@ fn a_part_twice_or_left_out_is_wrong() {
 #[test]
 fn what_does_not_follow_is_wrong() {
     let mut rng = Rng::new(6);
-    for kind in ["open/sums", "open/results", "open/pairs", "open/rule", "open/share", "open/count", "open/records"] {
+    for kind in
+        ["open/sums", "open/results", "open/pairs", "open/rule", "open/share", "open/count", "open/records"]
+    {
         for problem in of_kind(kind, 300) {
             let numbers: Vec<(usize, usize)> = digits(&problem.response);
             if numbers.is_empty() {
@@ -97,7 +113,8 @@ fn answers_are_spread_evenly() {
     for _ in 0..20_000 {
         *counts.entry(wish.demand.answer(&mut rng, Wording::Usual)[0].clone()).or_default() += 1;
     }
-    let (least, most) = (counts.values().min().copied().unwrap_or(0), counts.values().max().copied().unwrap_or(0));
+    let (least, most) =
+        (counts.values().min().copied().unwrap_or(0), counts.values().max().copied().unwrap_or(0));
     assert!(most < 3 * least, "{counts:?}");
 }
 

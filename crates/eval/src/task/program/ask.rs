@@ -106,19 +106,63 @@ fn with_example(rng: &mut Rng, wording: Wording, prompt: String, function: &str,
 /// A name somebody might give a function.
 fn function_name(rng: &mut Rng, wording: Wording) -> String {
     const WORDS: [&str; 36] = [
-        "f", "g", "h", "run", "solve", "func", "compute", "calc", "process", "transform", "convert", "change",
-        "apply", "work", "helper", "my_function", "foo", "bar", "go", "answer", "result", "task", "main", "do_it",
-        "fun", "calculate", "evaluate", "handle", "update", "modify", "test", "magic", "op", "fn", "method", "step",
+        "f",
+        "g",
+        "h",
+        "run",
+        "solve",
+        "func",
+        "compute",
+        "calc",
+        "process",
+        "transform",
+        "convert",
+        "change",
+        "apply",
+        "work",
+        "helper",
+        "my_function",
+        "foo",
+        "bar",
+        "go",
+        "answer",
+        "result",
+        "task",
+        "main",
+        "do_it",
+        "fun",
+        "calculate",
+        "evaluate",
+        "handle",
+        "update",
+        "modify",
+        "test",
+        "magic",
+        "op",
+        "fn",
+        "method",
+        "step",
     ];
     const VERBS: [&str; 14] = [
-        "get", "make", "find", "do", "calc", "my", "fix", "new", "best", "check", "show", "build", "read", "the",
+        "get", "make", "find", "do", "calc", "my", "fix", "new", "best", "check", "show", "build", "read",
+        "the",
     ];
     const NOUNS: [&str; 14] = [
-        "value", "number", "list", "text", "word", "result", "total", "sum", "name", "items", "data", "thing",
-        "score", "answer",
+        "value", "number", "list", "text", "word", "result", "total", "sum", "name", "items", "data",
+        "thing", "score", "answer",
     ];
-    const FRESH: [&str; 10] =
-        ["tweak", "munge", "derive", "produce", "gizmo", "adjust", "fetch_out", "job_one", "crunch", "refine"];
+    const FRESH: [&str; 10] = [
+        "tweak",
+        "munge",
+        "derive",
+        "produce",
+        "gizmo",
+        "adjust",
+        "fetch_out",
+        "job_one",
+        "crunch",
+        "refine",
+    ];
     if wording == Wording::Fresh {
         return (*rng.pick(&FRESH)).to_string();
     }
@@ -132,13 +176,18 @@ fn function_name(rng: &mut Rng, wording: Wording) -> String {
 /// Parameters that suit a recipe.
 pub(super) fn parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
     let names: &[&str] = match recipe {
-        Recipe::Number(_) => &["x", "x", "x", "n", "n", "num", "number", "a", "y", "value", "m", "k", "z", "val"],
-        Recipe::Series(_) => &["n", "n", "n", "x", "num", "k", "m", "number", "end"],
-        Recipe::Pair(_, 2, _) => &["a b", "a b", "x y", "x y", "n m", "p q", "first second", "num1 num2", "x1 x2", "m n"],
-        Recipe::Pair(..) => &["a b c", "a b c", "x y z", "p q r"],
-        Recipe::List(_) => {
-            &["xs", "xs", "nums", "nums", "numbers", "lst", "items", "values", "data", "arr", "a", "l", "my_list"]
+        Recipe::Number(_) => {
+            &["x", "x", "x", "n", "n", "num", "number", "a", "y", "value", "m", "k", "z", "val"]
         }
+        Recipe::Series(_) => &["n", "n", "n", "x", "num", "k", "m", "number", "end"],
+        Recipe::Pair(_, 2, _) => {
+            &["a b", "a b", "x y", "x y", "n m", "p q", "first second", "num1 num2", "x1 x2", "m n"]
+        }
+        Recipe::Pair(..) => &["a b c", "a b c", "x y z", "p q r"],
+        Recipe::List(_) => &[
+            "xs", "xs", "nums", "nums", "numbers", "lst", "items", "values", "data", "arr", "a", "l",
+            "my_list",
+        ],
         Recipe::Text(_) => &["s", "s", "s", "t", "text", "text", "word", "string", "name", "msg", "line"],
     };
     rng.pick(names).split(' ').map(String::from).collect()

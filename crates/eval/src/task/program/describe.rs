@@ -121,7 +121,9 @@ pub(super) fn telling_name(rng: &mut Rng, recipe: &Recipe) -> Option<String> {
             _ => return None,
         },
         Recipe::Pair(join, 2, None) => (join.section(), None),
-        Recipe::List(Pipeline { keep: None, map: None, fold: Some(fold) }) => (fold.section(), fold.constant()),
+        Recipe::List(Pipeline { keep: None, map: None, fold: Some(fold) }) => {
+            (fold.section(), fold.constant())
+        }
         Recipe::List(Pipeline { keep: Some(test), map: None, fold: Some(fold) }) => {
             return fold_name(rng, *test, *fold);
         }
@@ -156,11 +158,17 @@ fn fold_name(rng: &mut Rng, test: Test, fold: Fold) -> Option<String> {
 pub(super) fn input(rng: &mut Rng, recipe: &Recipe) -> String {
     let pick = |rng: &mut Rng, options: &[&str]| (*rng.pick(options)).to_string();
     match recipe {
-        Recipe::Number(_) => pick(rng, &["a number", "a number", "a number", "an integer", "a whole number", "one number"]),
+        Recipe::Number(_) => {
+            pick(rng, &["a number", "a number", "a number", "an integer", "a whole number", "one number"])
+        }
         Recipe::Series(_) => pick(rng, &["a number", "a number", "an integer", "a whole number"]),
-        Recipe::Pair(_, 2, _) => pick(rng, &["two numbers", "two numbers", "two integers", "a pair of numbers"]),
+        Recipe::Pair(_, 2, _) => {
+            pick(rng, &["two numbers", "two numbers", "two integers", "a pair of numbers"])
+        }
         Recipe::Pair(..) => pick(rng, &["three numbers", "three numbers", "three integers"]),
-        Recipe::List(_) => pick(rng, &["a list", "a list of numbers", "a list of integers", "a list of numbers"]),
+        Recipe::List(_) => {
+            pick(rng, &["a list", "a list of numbers", "a list of integers", "a list of numbers"])
+        }
         Recipe::Text(_) => pick(rng, &["a string", "a string", "a text", "a word", "some text"]),
     }
 }
@@ -187,7 +195,8 @@ fn say(rng: &mut Rng, section: &str, constant: Option<i64>, slots: &[(&str, &str
     let text = fill(&text, slots);
     match constant {
         Some(k) => {
-            let digits = if rng.below(12) == 0 && section.ends_with("do") { in_words(k) } else { k.to_string() };
+            let digits =
+                if rng.below(12) == 0 && section.ends_with("do") { in_words(k) } else { k.to_string() };
             fill(&text, &[("k", &digits), ("w", &in_words(k))])
         }
         None => text,
@@ -245,7 +254,8 @@ fn closed(rng: &mut Rng, op: &Op, x: &str) -> Option<String> {
     if matches!(op, Op::Div(_)) {
         return None;
     }
-    let clear = |text: &String| ["the ", "twice ", "three times ", "two times "].iter().any(|s| text.starts_with(s));
+    let clear =
+        |text: &String| ["the ", "twice ", "three times ", "two times "].iter().any(|s| text.starts_with(s));
     (0..8).map(|_| say(rng, &format!("{}.np", op.section()), op.constant(), &[("x", x)])).find(clear)
 }
 
@@ -255,7 +265,8 @@ fn say_join(rng: &mut Rng, join: Join, count: usize, object: &Object, form: &str
         _ => {
             let them = match (object, count) {
                 (Object::Known, _) => (*rng.pick(&["them", "the two", "both"])).to_string(),
-                (_, 2) => (*rng.pick(&["two numbers", "two numbers", "two integers", "its two arguments"])).to_string(),
+                (_, 2) => (*rng.pick(&["two numbers", "two numbers", "two integers", "its two arguments"]))
+                    .to_string(),
                 _ => (*rng.pick(&["three numbers", "three integers"])).to_string(),
             };
             let them = if count == 3 && matches!(object, Object::Known) { "them".to_string() } else { them };
@@ -265,9 +276,17 @@ fn say_join(rng: &mut Rng, join: Join, count: usize, object: &Object, form: &str
     let written = |sign: &str, word: &str, rng: &mut Rng| {
         names.join(&if rng.coin() { format!(" {sign} ") } else { format!(" {word} ") })
     };
-    let (sum, difference, product) = (written("+", "plus", rng), written("-", "minus", rng), written("*", "times", rng));
+    let (sum, difference, product) =
+        (written("+", "plus", rng), written("-", "minus", rng), written("*", "times", rng));
     let second = names.get(1).map_or("", String::as_str);
-    let slots = [("them", them.as_str()), ("a", names[0].as_str()), ("b", second), ("ab+", &sum), ("ab-", &difference), ("ab*", &product)];
+    let slots = [
+        ("them", them.as_str()),
+        ("a", names[0].as_str()),
+        ("b", second),
+        ("ab+", &sum),
+        ("ab-", &difference),
+        ("ab*", &product),
+    ];
     say(rng, &format!("{}.{form}", join.section()), None, &slots)
 }
 
@@ -282,8 +301,9 @@ fn text_thing(rng: &mut Rng, edits: &[Edit], x: &str) -> Option<String> {
         [inner, outer] => {
             let plain = [Edit::Upper, Edit::Lower, Edit::Reverse].contains(inner)
                 || matches!(inner, Edit::First(_) | Edit::Last(_));
-            let open = matches!(outer, Edit::Append(_) | Edit::Prepend(_) | Edit::Repeat(_) | Edit::Replace(..))
-                || matches!(outer, Edit::Remove(_) | Edit::Skip(_) | Edit::Trim(_) | Edit::Strip);
+            let open =
+                matches!(outer, Edit::Append(_) | Edit::Prepend(_) | Edit::Repeat(_) | Edit::Replace(..))
+                    || matches!(outer, Edit::Remove(_) | Edit::Skip(_) | Edit::Trim(_) | Edit::Strip);
             if !plain || open {
                 return None;
             }
@@ -343,12 +363,15 @@ fn conjugate(phrase: &str, form: Form) -> String {
         Form::Plain => verb.to_string(),
         Form::Third => match verb.strip_suffix('y') {
             Some(stem) if !vowel(stem.chars().next_back()) => format!("{stem}ies"),
-            _ if ["s", "x", "z", "ch", "sh", "o"].iter().any(|end| verb.ends_with(end)) => format!("{verb}es"),
+            _ if ["s", "x", "z", "ch", "sh", "o"].iter().any(|end| verb.ends_with(end)) => {
+                format!("{verb}es")
+            }
             _ => format!("{verb}s"),
         },
         Form::Gerund => {
             const DOUBLED: [&str; 14] = [
-                "cap", "cut", "drop", "flip", "trim", "get", "put", "strip", "skip", "swap", "sum", "split", "set", "chop",
+                "cap", "cut", "drop", "flip", "trim", "get", "put", "strip", "skip", "swap", "sum", "split",
+                "set", "chop",
             ];
             match verb.strip_suffix('e') {
                 Some(stem) if !verb.ends_with("ee") => format!("{stem}ing"),

@@ -41,7 +41,8 @@ impl Pipeline {
             let map = (rng.below(5) < 2).then(|| {
                 let size = rng.between(1, 20);
                 let factor = if rng.coin() { rng.between(2, 3) } else { rng.between(2, 10) };
-                rng.pick(&[Op::Add(size), Op::Sub(size), Op::Mul(factor), Op::Mul(factor), Op::Square]).clone()
+                rng.pick(&[Op::Add(size), Op::Sub(size), Op::Mul(factor), Op::Mul(factor), Op::Square])
+                    .clone()
             });
             let fold = (rng.below(4) > 0).then(|| Fold::draw(rng));
             let counted = fold == Some(Fold::Count) && map.is_some();
@@ -59,7 +60,8 @@ impl Pipeline {
 
     pub(super) fn apply(&self, items: &[i64]) -> Option<Value> {
         let kept = items.iter().copied().filter(|&item| self.keep.is_none_or(|test| test.holds(item)));
-        let mapped: Vec<i64> = kept.map(|item| self.map.as_ref().map_or(item, |op| op.number(item))).collect();
+        let mapped: Vec<i64> =
+            kept.map(|item| self.map.as_ref().map_or(item, |op| op.number(item))).collect();
         match self.fold {
             None => Some(list(&mapped)),
             Some(fold) => fold.apply(mapped),

@@ -23,8 +23,7 @@ use self::style::Style;
 use super::rng::mix;
 use super::{Facts, Problem, Rng, Score, Task, Wording};
 
-const KINDS: [&str; 5] =
-    ["program/number", "program/pair", "program/list", "program/text", "program/series"];
+const KINDS: [&str; 5] = ["program/number", "program/pair", "program/list", "program/text", "program/series"];
 /// What a function is called where the prompt gives no name.
 const FUNCTIONS: [&str; 4] = ["f", "f", "solve", "run"];
 
@@ -101,7 +100,11 @@ impl Program {
         let mut key = format!("{kind}:{:016x}", fingerprint(&cases));
         if !recipe.is_free() {
             // There is one function that doubles: it would be known to one split alone, were it not for its names.
-            key += &format!(":{}:{}", asked.function.as_deref().unwrap_or("?"), asked.params.map_or("?".into(), |p| p.join(",")));
+            key += &format!(
+                ":{}:{}",
+                asked.function.as_deref().unwrap_or("?"),
+                asked.params.map_or("?".into(), |p| p.join(","))
+            );
         }
         Problem {
             task: self.name().into(),
@@ -136,9 +139,9 @@ impl Assignment {
     fn passes(&self, module: &Module) -> bool {
         let cases = self.cases();
         let passes = |name: &str| {
-            cases.iter().all(|(args, expected)| {
-                module.call(name, args.clone()).is_ok_and(|found| found == *expected)
-            })
+            cases
+                .iter()
+                .all(|(args, expected)| module.call(name, args.clone()).is_ok_and(|found| found == *expected))
         };
         match &self.function {
             Some(name) => passes(name),
@@ -201,7 +204,8 @@ mod tests {
         let mut refused = 0;
         for _ in 0..3000 {
             let problem = Program.generate(&mut rng, Wording::Usual);
-            if problem.key != previous.key {
+            let content = |problem: &Problem| problem.key.split(':').take(2).collect::<String>();
+            if content(&problem) != content(&previous) {
                 assert!(
                     !Program.score(&problem, &previous.response).correct,
                     "{}\n{}",

@@ -117,7 +117,9 @@ impl Op {
 
     pub(super) fn constant(&self) -> Option<i64> {
         match self {
-            Self::Add(k) | Self::Sub(k) | Self::From(k) | Self::Mul(k) | Self::Div(k) | Self::Mod(k) => Some(*k),
+            Self::Add(k) | Self::Sub(k) | Self::From(k) | Self::Mul(k) | Self::Div(k) | Self::Mod(k) => {
+                Some(*k)
+            }
             Self::AtMost(k) | Self::AtLeast(k) => Some(*k),
             Self::Check(test) | Self::Label(test, ..) => test.constant(),
             Self::Square | Self::Cube | Self::Abs | Self::Negate => None,
@@ -261,7 +263,8 @@ impl Test {
 }
 
 impl Join {
-    pub(super) const ALL: [Self; 5] = [Self::Sum, Self::Product, Self::Difference, Self::Larger, Self::Smaller];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Sum, Self::Product, Self::Difference, Self::Larger, Self::Smaller];
 
     /// Its section among the phrases.
     pub(super) fn section(self) -> &'static str {

@@ -109,13 +109,27 @@ impl Recipe {
                 lists.iter().map(|items| vec![list(items)]).collect()
             }
             Self::Text(edits) => {
-                let mut texts: Vec<String> =
-                    ["", "a", "Hello", "abcdefghijkl", "Tom and Amy", "mIxEd CaSe", "xyz", "level", " two  words ",
-                     "banana bread is not on the list", "noon"]
-                    .map(String::from)
-                    .to_vec();
+                let mut texts: Vec<String> = [
+                    "",
+                    "a",
+                    "Hello",
+                    "abcdefghijkl",
+                    "Tom and Amy",
+                    "mIxEd CaSe",
+                    "xyz",
+                    "level",
+                    " two  words ",
+                    "banana bread is not on the list",
+                    "noon",
+                ]
+                .map(String::from)
+                .to_vec();
                 for (piece, _) in edits.iter().filter_map(Edit::piece) {
-                    texts.extend([format!("{piece}way"), format!("far{piece}"), format!("un{piece}ed{piece}s")]);
+                    texts.extend([
+                        format!("{piece}way"),
+                        format!("far{piece}"),
+                        format!("un{piece}ed{piece}s"),
+                    ]);
                 }
                 texts.into_iter().map(|text| vec![Value::Str(text)]).collect()
             }

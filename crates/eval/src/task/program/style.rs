@@ -56,9 +56,9 @@ impl Style {
             Recipe::Text(edits) => {
                 edits.iter().map(|edit| boxed(move |value| edit.code(value, self.element))).collect()
             }
-            Recipe::Series(series) => vec![boxed(move |n| {
-                Code::atom(series.code(&self.function, &n.text, self.element))
-            })],
+            Recipe::Series(series) => {
+                vec![boxed(move |n| Code::atom(series.code(&self.function, &n.text, self.element)))]
+            }
         }
     }
 }

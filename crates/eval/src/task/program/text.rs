@@ -88,7 +88,9 @@ impl Edit {
 
     pub(super) fn constant(&self) -> Option<i64> {
         match self {
-            Self::Repeat(k) | Self::First(k) | Self::Last(k) | Self::Skip(k) | Self::Trim(k) => Some(*k as i64),
+            Self::Repeat(k) | Self::First(k) | Self::Last(k) | Self::Skip(k) | Self::Trim(k) => {
+                Some(*k as i64)
+            }
             _ => None,
         }
     }
@@ -96,7 +98,9 @@ impl Edit {
     /// The text it names, and what replaces it.
     pub(super) fn piece(&self) -> Option<(&str, &str)> {
         match self {
-            Self::Append(text) | Self::Prepend(text) | Self::Remove(text) | Self::Count(text) => Some((text, "")),
+            Self::Append(text) | Self::Prepend(text) | Self::Remove(text) | Self::Count(text) => {
+                Some((text, ""))
+            }
             Self::Starts(text) | Self::Ends(text) | Self::Contains(text) => Some((text, "")),
             Self::Replace(old, new) => Some((old, new)),
             _ => None,
@@ -195,9 +199,10 @@ impl Edit {
             Self::Head => Code::atom(format!("{atom}[0]")),
             Self::Tail => Code::atom(format!("{atom}[-1]")),
             Self::Palindrome => Code::new(Comparison, format!("{} == {atom}[::-1]", text.within(Sum))),
-            Self::Vowels => {
-                Code::atom(format!("len([{element} for {element} in {} if {element} in \"aeiou\"])", text.text))
-            }
+            Self::Vowels => Code::atom(format!(
+                "len([{element} for {element} in {} if {element} in \"aeiou\"])",
+                text.text
+            )),
         }
     }
 }
@@ -207,7 +212,11 @@ fn letter(rng: &mut Rng) -> String {
 }
 
 fn word(rng: &mut Rng, wording: Wording) -> String {
-    if rng.coin() { lexicon::name(rng, wording).text } else { lexicon::noun(rng, wording, &NounKind::ALL).one }
+    if rng.coin() {
+        lexicon::name(rng, wording).text
+    } else {
+        lexicon::noun(rng, wording, &NounKind::ALL).one
+    }
 }
 
 fn piece(rng: &mut Rng, wording: Wording) -> String {

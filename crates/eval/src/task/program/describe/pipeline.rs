@@ -18,7 +18,14 @@ pub(super) fn list_steps(rng: &mut Rng, pipeline: &Pipeline, list: &str) -> Vec<
     }
     if let Some(op) = map {
         let each = if steps.is_empty() {
-            let of = *rng.pick(&["each number in", "every number in", "every element of", "each element of", "each item in", "all numbers in"]);
+            let of = *rng.pick(&[
+                "each number in",
+                "every number in",
+                "every element of",
+                "each element of",
+                "each item in",
+                "all numbers in",
+            ]);
             format!("{of} {list}")
         } else {
             (*rng.pick(&["each", "each of them", "each one", "every one of them"])).to_string()
@@ -62,7 +69,11 @@ pub(super) fn list_thing(rng: &mut Rng, pipeline: &Pipeline, list: &str) -> Stri
 fn mapped(rng: &mut Rng, pipeline: &Pipeline, list: &str, fold: Fold) -> String {
     let whole = pipeline.keep.is_none() && pipeline.map.is_none();
     // A list itself can be sorted or turned; its numbers are summed or compared.
-    let set = if whole && (fold.gives_list() || rng.coin()) { list.to_string() } else { set(rng, pipeline.keep, list) };
+    let set = if whole && (fold.gives_list() || rng.coin()) {
+        list.to_string()
+    } else {
+        set(rng, pipeline.keep, list)
+    };
     match &pipeline.map {
         Some(op) => say(rng, &format!("mapped.{}", op.section()), op.constant(), &[("set", &set)]),
         None => set,
