@@ -22,7 +22,7 @@ mod stream;
 
 use serde::{Deserialize, Serialize};
 
-pub use arith::Story;
+pub use arith::{Op, Step, Story};
 pub use choice::Question;
 pub use grid::{Puzzle, Rule};
 pub use lexicon::Wording;

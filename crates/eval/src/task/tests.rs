@@ -136,8 +136,8 @@ fn a_wrong_final_answer_is_wrong() {
         let task = by_name(name).expect("there is such a task");
         let mut rng = Rng::new(23);
         for problem in problems(task.as_ref(), Split::Train, 8).take(2000) {
-            let at =
-                problem.response.rfind(" is ").max(problem.response.rfind(" has ")).expect("a conclusion");
+            // The conclusion is the last sentence.
+            let at = problem.response.rfind(". ").expect("a conclusion follows the reasoning");
             let (reasoning, conclusion) = problem.response.split_at(at);
             let wrong = final_word(&mut rng, conclusion).expect("a conclusion names the answer");
             assert!(!task.score(&problem, &format!("{reasoning}{wrong}")).correct, "{reasoning}{wrong}");

@@ -1,0 +1,146 @@
+//! The content of an `arith` problem: a chain of equations, each from the result of the last.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::Rng;
+
+/// The largest number a story begins with.
+const LARGEST_START: i64 = 99;
+/// The largest change of one step.
+const LARGEST_CHANGE: i64 = 60;
+/// The largest total on the way: the tokenizer has every number up to it as one token.
+const LARGEST_TOTAL: i64 = 199;
+/// The largest product.
+const LARGEST_PRODUCT: i64 = 99;
+
+/// The content of an `arith` problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Story {
+    /// The first number.
+    pub first: i64,
+    /// What happens to it, in order.
+    pub steps: Vec<Step>,
+    /// Conclusions that name who and what, beside those every story may have.
+    pub endings: Vec<String>,
+}
+
+/// One step of a story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Step {
+    /// What is done.
+    pub op: Op,
+    /// With which number.
+    pub by: i64,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// Adds.
+    Plus,
+    /// Takes away.
+    Minus,
+    /// Multiplies; only ever the first step.
+    Times,
+}
+
+impl Op {
+    /// The result, where it exists.
+    pub(super) fn apply(self, left: i64, right: i64) -> Option<i64> {
+        match self {
+            Self::Plus => left.checked_add(right),
+            Self::Minus => left.checked_sub(right),
+            Self::Times => left.checked_mul(right),
+        }
+    }
+
+    fn sign(self) -> char {
+        ['+', '-', 'x'][self as usize]
+    }
+}
+
+impl Step {
+    pub(super) fn new(op: Op, by: i64) -> Self {
+        Self { op, by }
+    }
+
+    /// Whether something is added.
+    pub(super) fn gains(self) -> bool {
+        self.op != Op::Minus
+    }
+}
+
+impl Story {
+    pub(super) fn new(first: i64, steps: Vec<Step>) -> Self {
+        Self { first, steps, endings: Vec::new() }
+    }
+
+    /// The answer.
+    pub fn total(&self) -> i64 {
+        self.steps.iter().fold(self.first, |total, step| match step.op {
+            Op::Plus => total + step.by,
+            Op::Minus => total - step.by,
+            Op::Times => total * step.by,
+        })
+    }
+
+    /// The chain of the problem, the same in every wording: "12+7-5".
+    pub(super) fn key(&self) -> String {
+        let steps = self.steps.iter().map(|step| format!("{}{}", step.op.sign(), step.by));
+        std::iter::once(self.first.to_string()).chain(steps).collect()
+    }
+
+    /// Whether the last step takes something away.
+    pub(super) fn ends_in_loss(&self) -> bool {
+        self.steps.last().is_some_and(|step| !step.gains())
+    }
+
+    /// Whether every step adds.
+    pub(super) fn only_gains(&self) -> bool {
+        self.steps.iter().all(|step| step.gains())
+    }
+}
+
+/// A first number: small ones are commoner, as they are in what people type.
+pub(super) fn start(rng: &mut Rng) -> i64 {
+    let most = *rng.pick(&[20, 20, 30, 50, 50, LARGEST_START, LARGEST_START]);
+    rng.between(2, most)
+}
+
+/// A change: most are small.
+fn change(rng: &mut Rng) -> i64 {
+    let most = *rng.pick(&[9, 9, 12, 12, 20, 20, 30, LARGEST_CHANGE]);
+    rng.between(1, most)
+}
+
+/// So many additions and subtractions that keep every total within 0 and [`LARGEST_TOTAL`].
+pub(super) fn steps(rng: &mut Rng, first: i64, count: usize) -> Vec<Step> {
+    let mut total = first;
+    let mut steps = Vec::with_capacity(count);
+    while steps.len() < count {
+        let step = Step::new(if rng.coin() { Op::Plus } else { Op::Minus }, change(rng));
+        let after = if step.gains() { total + step.by } else { total - step.by };
+        if (0..=LARGEST_TOTAL).contains(&after) {
+            total = after;
+            steps.push(step);
+        }
+    }
+    steps
+}
+
+/// A chain of so many steps.
+pub(super) fn chain(rng: &mut Rng, count: usize) -> Story {
+    let first = start(rng);
+    Story::new(first, steps(rng, first, count))
+}
+
+/// Two factors with a small product.
+pub(super) fn factors(rng: &mut Rng) -> (i64, i64) {
+    loop {
+        let (groups, each) = (rng.between(2, 12), rng.between(2, 12));
+        if groups * each <= LARGEST_PRODUCT {
+            return (groups, each);
+        }
+    }
+}
