@@ -136,8 +136,9 @@ fn a_wrong_final_answer_is_wrong() {
         let task = by_name(name).expect("there is such a task");
         let mut rng = Rng::new(23);
         for problem in problems(task.as_ref(), Split::Train, 8).take(2000) {
-            // The conclusion is the last sentence.
-            let at = problem.response.rfind(". ").expect("a conclusion follows the reasoning");
+            // The conclusion is the last sentence, or what the answer "is".
+            let mark = if name == "arith" { ". " } else { " is " };
+            let at = problem.response.rfind(mark).expect("a conclusion follows the reasoning");
             let (reasoning, conclusion) = problem.response.split_at(at);
             let wrong = final_word(&mut rng, conclusion).expect("a conclusion names the answer");
             assert!(!task.score(&problem, &format!("{reasoning}{wrong}")).correct, "{reasoning}{wrong}");
@@ -184,7 +185,7 @@ fn any_text_can_be_scored() {
                 " is ",
                 "<|mask|>",
                 "١٢",
-                "1 2 3 4\n",
+                "1 2 3 4000\n",
             ] {
                 assert!(!task.score(&problem, text).correct);
             }

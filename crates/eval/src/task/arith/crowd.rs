@@ -157,7 +157,7 @@ impl Scene {
             hero.first = teller.pick(&["the children", "customers", "the workers", "some kids", "visitors", "two friends", "*some students"]).to_owned();
             hero.plural = true;
         } else if teller.chance(12) {
-            hero.first = teller.pick(&["the janitor", "the librarian", "the cook", "a fox", "a dog", "the wind", "*a thief"]).to_owned();
+            hero.first = teller.pick(&["the janitor", "the guard", "the cook", "a fox", "a dog", "the wind", "*a thief"]).to_owned();
             hero.plural = false;
         }
         let amount = teller.amount(step, &self.noun, "the").replace("the the", "the");
