@@ -9,11 +9,11 @@
 //! its wording; so no held-out problem is ever seen in training, in whatever words.
 
 mod arith;
+mod book;
 mod choice;
 mod grid;
 pub mod lexicon;
 mod lines;
-mod names;
 mod open;
 mod phrase;
 mod program;
@@ -26,7 +26,7 @@ pub use arith::{Op, Step, Story};
 pub use choice::Question;
 pub use grid::{Puzzle, Rule};
 pub use lexicon::Wording;
-pub use lines::Queue;
+pub use lines::{Queue, Wanted};
 pub use open::{Demand, Layout, Variety, Wish, variety};
 pub use program::{Assignment, Case, python};
 pub use rng::Rng;

@@ -35,9 +35,9 @@ fn find(name: &str, index: u64) -> Option<(Box<dyn Task>, Problem)> {
 fn summary(task: &dyn Task) -> String {
     let meaning = match task.name() {
         "arith" => "word problems of a few sums, solved in steps",
-        "choice" => "questions with lettered answers",
+        "choice" => "questions with two to ten options",
         "program" => "short Python functions, run on examples",
-        "lines" => "people in a line: copy, reverse, sort, insert, shuffle",
+        "lines" => "lists of names, words or numbers: sort, reverse, shuffle, add, remove, swap",
         "grid" => "small squares to complete",
         "open" => "sums, lists, records and squares with many right answers",
         _ => "problems judged by a program",

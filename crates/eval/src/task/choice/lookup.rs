@@ -1,0 +1,68 @@
+//! Pure look-ups: which label an option has, and which option a label. What the other questions need after their finding.
+
+use super::super::Rng;
+use super::super::lexicon::{self, NounKind, Wording, capital};
+use super::draw::ask;
+use super::layout::{self, Stem};
+use super::{Problem, Question, problem};
+
+/// One look-up among `count` options.
+pub(super) fn draw(rng: &mut Rng, wording: Wording, count: usize) -> Problem {
+    let numeric = rng.below(3) > 0;
+    let options: Vec<String> = if numeric {
+        let pool: Vec<i64> = (0..=if rng.coin() { 40 } else { 120 }).collect();
+        rng.sample(&pool, count).iter().map(ToString::to_string).collect()
+    } else {
+        words(rng, wording, count)
+    };
+    let labels = layout::labels(rng, count, numeric);
+    let at = rng.below(count);
+    let (text, label) = (&options[at], &labels[at]);
+    // A small "a" that is asked about reads as a word.
+    if rng.coin() && label != "a" && label != "i" {
+        let stem = ask(rng, wording, "text of", &[("x", label)]);
+        let wordings =
+            vec![format!("Option {label} is {text}."), format!("The answer is {text}."), capital(text)];
+        // What is wanted is the option's text: for the checker these options have no labels.
+        return finish(rng, wording, stem, &labels, options.clone(), at, false, wordings);
+    }
+    let stem = ask(rng, wording, "label of", &[("v", text)]);
+    let wordings = vec![
+        format!("{} is option {label}.", capital(text)),
+        format!("{} is option {label}.", capital(text)),
+        format!("{} is {label}. The answer is {label}.", capital(text)),
+    ];
+    finish(rng, wording, stem, &labels, options.clone(), at, true, wordings)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn finish(
+    rng: &mut Rng,
+    wording: Wording,
+    stem: Stem,
+    labels: &[String],
+    options: Vec<String>,
+    answer: usize,
+    labelled: bool,
+    wordings: Vec<String>,
+) -> Problem {
+    let prompt = layout::prompt(rng, wording, &stem, labels, &options);
+    let key = format!("choice/lookup:{labelled}:{}:{answer}", options.join(","));
+    let labels = if labelled { labels.to_vec() } else { Vec::new() };
+    problem(rng, prompt, "choice/lookup", key, Question { options, labels, answer, wordings })
+}
+
+/// Different names or things.
+fn words(rng: &mut Rng, wording: Wording, count: usize) -> Vec<String> {
+    if rng.coin() {
+        return lexicon::names(rng, wording, count).into_iter().map(|name| name.text).collect();
+    }
+    let mut found: Vec<String> = Vec::new();
+    while found.len() < count {
+        let noun = lexicon::noun(rng, wording, &NounKind::ALL).one;
+        if !found.contains(&noun) {
+            found.push(noun);
+        }
+    }
+    found
+}

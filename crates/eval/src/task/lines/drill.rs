@@ -1,0 +1,88 @@
+//! What orders over lists need most and show least often: the first letter of a word, which of two comes first in the alphabet,
+//! long lists to sort, and a place to be found in a list.
+
+use super::super::Rng;
+use super::super::book::{expand, fill};
+use super::super::lexicon::Wording;
+use super::items::{Items, Sort};
+use super::operation::{Operation, operate};
+use super::{Problem, Queue, Wanted, problem, prompt, wordings};
+
+/// One drill.
+pub(super) fn draw(rng: &mut Rng) -> Problem {
+    match rng.below(10) {
+        0..2 => initials(rng),
+        2..4 => earlier(rng),
+        _ => {
+            let section =
+                *rng.pick(&["sort", "sort", "sort", "descend", "before", "after", "swap", "beside"]);
+            let items = Items::draw(rng, Wording::Usual, true);
+            let mut operation = operate(rng, section, &items);
+            let prompt = prompt::tell(rng, Wording::Usual, &items, &operation);
+            operation.queue.wordings = wordings(&items, &operation);
+            let Operation { kind, key, queue, .. } = operation;
+            problem(rng, prompt, kind, key, queue)
+        }
+    }
+}
+
+/// Words of any sort that has letters, in no special order.
+fn lettered(rng: &mut Rng, sorted: bool) -> Items {
+    loop {
+        let items = Items::draw(rng, Wording::Usual, sorted);
+        if matches!(items.sort, Sort::People | Sort::Words) && items.list.iter().all(|item| item.is_ascii()) {
+            return items;
+        }
+    }
+}
+
+/// The first letters of a list, or of one word.
+fn initials(rng: &mut Rng) -> Problem {
+    let mut items = lettered(rng, false);
+    let pattern = if rng.coin() {
+        items.list.truncate(1);
+        "<Which|What> letter does {l} <start|begin> with?|The first letter of {l}?|What is the first letter of {l}?"
+    } else {
+        "<Give|Write|List> the first letters of {l}.|First letters: {l}|What are the first letters of {l}?"
+    };
+    let pattern = expand(rng, &format!("<{pattern}>"));
+    let prompt = fill(&pattern, &[("l", &items.list.join(", "))]);
+    let expected: Vec<String> = items.list.iter().map(|word| word[..1].to_uppercase()).collect();
+    let key = format!("lines/initials:{}", items.list.join(","));
+    let queue = Queue {
+        given: items.list,
+        expected,
+        wanted: Wanted::Order,
+        asked: Vec::new(),
+        wordings: vec!["{l}".into(), "The answer is {l}.".into()],
+    };
+    problem(rng, prompt, "lines/initials", key, queue)
+}
+
+/// Which of two comes first in the alphabet.
+fn earlier(rng: &mut Rng) -> Problem {
+    let items = lettered(rng, true);
+    let (a, b) = (&items.list[0], &items.list[1]);
+    let last = rng.below(4) == 0;
+    let place = if last { "last" } else { "first" };
+    let patterns = [
+        "Which comes {p} in the alphabet, {a} or {b}?",
+        "Which comes {p} alphabetically: {a} or {b}?",
+        "Alphabetically, which is {p}: {a} or {b}?",
+        "{a} or {b}: which comes {p} in alphabetical order?",
+    ];
+    let prompt = fill(rng.pick::<&str>(&patterns), &[("p", place), ("a", a), ("b", b)]);
+    let ahead = a.to_lowercase() < b.to_lowercase();
+    let expected = if ahead == last { b.clone() } else { a.clone() };
+    let mut pair = vec![a.clone(), b.clone()];
+    pair.sort_unstable();
+    let key = format!("lines/earlier:{place}:{}", pair.join(","));
+    let queue = Queue {
+        given: pair,
+        expected: vec![expected],
+        wanted: Wanted::One,
+        asked: Vec::new(),
+        wordings: vec!["{l}".into(), format!("{{l}} comes {place}."), "The answer is {l}.".into()],
+    };
+    problem(rng, prompt, "lines/earlier", key, queue)
+}

@@ -1,0 +1,183 @@
+//! What stands in a line: people, words, numbers or letters, what they are called, and how a list of them is typed.
+
+use super::super::Rng;
+use super::super::book::joined;
+use super::super::lexicon::{self, NounKind, Wording, capital};
+
+/// Sorts of items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    People,
+    Words,
+    Numbers,
+    Letters,
+}
+
+/// The items of one problem.
+pub(super) struct Items {
+    pub(super) sort: Sort,
+    /// The given list.
+    pub(super) list: Vec<String>,
+    /// Someone who is not in it.
+    pub(super) spare: String,
+    /// What one of them is called, and many.
+    pub(super) thing: String,
+    pub(super) things: String,
+    /// What the list is called before a colon.
+    pub(super) label: String,
+}
+
+impl Items {
+    /// Draws a list. `sorted` asks for items whose order is plain: most lists then differ in their first letters, all in
+    /// their first two.
+    pub(super) fn draw(rng: &mut Rng, wording: Wording, sorted: bool) -> Self {
+        let count = length(rng);
+        let sort = match rng.below(100) {
+            0..70 => Sort::People,
+            70..84 => Sort::Words,
+            84..96 => Sort::Numbers,
+            _ => Sort::Letters,
+        };
+        let far = if sorted && rng.below(5) > 0 { 1 } else { 2 };
+        let one_of = |rng: &mut Rng, words: &[&str]| (*rng.pick::<&str>(words)).to_owned();
+        let (mut list, titles) = match sort {
+            Sort::People => {
+                let pool = lexicon::names(rng, wording, 40).into_iter().map(|name| name.text);
+                (apart(pool, count + 1, sorted, far), one_of(rng, &["name", "name", "name", "person"]))
+            }
+            Sort::Words => {
+                let (pool, title) = words(rng, wording);
+                (apart(pool.into_iter(), count + 1, sorted, far), title)
+            }
+            Sort::Numbers => {
+                let top = *rng.pick(&[20, 50, 99, 99]);
+                let pool: Vec<i64> = (1..=top).collect();
+                let drawn = rng.sample(&pool, count + 1);
+                (drawn.iter().map(ToString::to_string).collect(), "number".into())
+            }
+            Sort::Letters => {
+                let pool: Vec<char> = ('A'..='Z').collect();
+                let drawn = rng.sample(&pool, count + 1);
+                (drawn.iter().map(ToString::to_string).collect(), "letter".into())
+            }
+        };
+        let spare = list.pop().expect("one more item was drawn than the list has");
+        let things = if titles == "person" { "people".into() } else { lexicon::plural(&titles) };
+        let label = match sort {
+            Sort::People => one_of(
+                rng,
+                &[
+                    "Line",
+                    "Line",
+                    "Names",
+                    "Names",
+                    "Names",
+                    "List",
+                    "Queue",
+                    "People",
+                    "The line",
+                    "The names",
+                ],
+            ),
+            _ if rng.coin() => "List".into(),
+            _ => capital(&things),
+        };
+        Self { sort, list, spare, thing: titles, things, label }
+    }
+}
+
+/// Mostly three to six.
+fn length(rng: &mut Rng) -> usize {
+    match rng.below(100) {
+        0..6 => 2,
+        6..36 => 3,
+        36..62 => 4,
+        62..80 => 5,
+        80..90 => 6,
+        90..95 => 7,
+        _ => 8,
+    }
+}
+
+/// Words of one category, or any words.
+fn words(rng: &mut Rng, wording: Wording) -> (Vec<String>, String) {
+    if rng.below(3) == 0 {
+        let category = lexicon::category(rng, wording);
+        if category.members.len() >= 12 && category.one() != "number word" {
+            let title = if rng.coin() { "word".into() } else { category.one().into() };
+            return (rng.sample(&category.members, category.members.len()), title);
+        }
+    }
+    let mut pool: Vec<String> = Vec::new();
+    let many = rng.below(4) == 0;
+    while pool.len() < 30 {
+        let noun = lexicon::noun(rng, wording, &NounKind::ALL);
+        let noun = if many { noun.many } else { noun.one };
+        if !noun.contains([' ', '-']) && !pool.contains(&noun) {
+            pool.push(noun);
+        }
+    }
+    let title = if rng.coin() { "word" } else { "item" };
+    (pool, title.into())
+}
+
+/// The first `count` items of a pool; if `sorted`, such whose first `far` letters differ as long as the pool has any.
+fn apart(pool: impl Iterator<Item = String>, count: usize, sorted: bool, far: usize) -> Vec<String> {
+    let head = |word: &str, letters: usize| word.to_lowercase().chars().take(letters).collect::<String>();
+    let mut taken: Vec<String> = Vec::new();
+    let mut left: Vec<String> = Vec::new();
+    for word in pool {
+        let plain = !sorted || word.is_ascii();
+        let differs =
+            |letters| !sorted || taken.iter().all(|other| head(other, letters) != head(&word, letters));
+        if plain && taken.len() < count && differs(far) {
+            taken.push(word);
+        } else if plain {
+            left.push(word);
+        }
+    }
+    for word in left {
+        if taken.len() < count && taken.iter().all(|other| head(other, 2) != head(&word, 2)) {
+            taken.push(word);
+        }
+    }
+    taken
+}
+
+/// A list as typed on its own: mostly with commas, sometimes otherwise, some ways only in fresh wording.
+pub(super) fn block(rng: &mut Rng, wording: Wording, list: &[String]) -> String {
+    if wording == Wording::Fresh && rng.below(6) == 0 {
+        return match rng.below(3) {
+            0 => list.join(" | "),
+            1 => list.iter().map(|item| format!("\n* {item}")).collect(),
+            _ => format!("({})", list.join(", ")),
+        };
+    }
+    let quoted =
+        |mark: char| -> Vec<String> { list.iter().map(|item| format!("{mark}{item}{mark}")).collect() };
+    match rng.below(100) {
+        0..62 => list.join(", "),
+        62..72 => joined(list, " and "),
+        72..77 => joined(list, ", and "),
+        77..80 => list.join("; "),
+        80..84 => list.iter().map(|item| format!("\n{item}")).collect(),
+        84..86 => list.iter().map(|item| format!("\n- {item}")).collect(),
+        86..88 => list.iter().enumerate().map(|(at, item)| format!("\n{}. {item}", at + 1)).collect(),
+        88..91 => list.join(" "),
+        91..93 => quoted('"').join(", "),
+        93..94 => quoted('\'').join(", "),
+        94..97 => format!("[{}]", list.join(", ")),
+        97..98 => format!("\"{}\"", list.join(", ")),
+        98..99 => list.join(" / "),
+        _ => list.join(","),
+    }
+}
+
+/// A list within a sentence.
+pub(super) fn inline(rng: &mut Rng, list: &[String]) -> String {
+    match rng.below(10) {
+        0..6 => joined(list, " and "),
+        6..8 => joined(list, ", and "),
+        _ => list.join(", "),
+    }
+}
