@@ -27,7 +27,8 @@ const OPENERS: [[&str; 2]; 6] = [
 /// How a single step opens.
 const SINGLE: [&str; 2] = ["", "We have"];
 /// Conclusions of any story.
-const CONCLUSIONS: [&str; 4] = ["The answer is {n}.", "So the total is {n}.", "So the answer is {n}.", "That makes {n}."];
+const CONCLUSIONS: [&str; 4] =
+    ["The answer is {n}.", "So the total is {n}.", "So the answer is {n}.", "That makes {n}."];
 
 /// One equation as a text states it.
 #[derive(Debug, PartialEq)]
@@ -56,7 +57,8 @@ impl Story {
         } else {
             // What is left of one number is no total.
             let total = self.steps.len() > 1 || self.only_gains();
-            let plain: Vec<&str> = CONCLUSIONS.into_iter().filter(|text| total || !text.contains("total")).collect();
+            let plain: Vec<&str> =
+                CONCLUSIONS.into_iter().filter(|text| total || !text.contains("total")).collect();
             rng.pick(&plain).replace("{n}", &self.total().to_string())
         };
         self.worked(form, openers) + &conclusion
@@ -98,7 +100,8 @@ impl Story {
     fn uses_its_numbers(&self, equations: &[Equation<'_>]) -> bool {
         let terms = |first: i64, steps: Vec<Step>| -> Vec<Step> {
             // A product has no first factor, nor has a sum a first term.
-            let op = if steps.first().is_some_and(|step| step.op == Op::Times) { Op::Times } else { Op::Plus };
+            let op =
+                if steps.first().is_some_and(|step| step.op == Op::Times) { Op::Times } else { Op::Plus };
             let mut terms: Vec<Step> = std::iter::once(Step::new(op, first)).chain(steps).collect();
             terms.sort_unstable();
             terms

@@ -8,35 +8,93 @@ use super::teller::{Clause, Teller};
 use super::words::{PLACES, Tense, be, have};
 
 const OPENINGS: [&str; 23] = [
-    "there {are} {c} {in}", "there {are} {c} {in}", "there {are} {c} {in}", "there {are} {c} {in}", "there {are} {c} {in}",
-    "there {are} {c} {in}", "{c} {are} {in}", "{c} {are} {in}", "{place} {has} {c}", "{place} {has} {c}",
-    "{place} {holds} {c}", "{place} {contains} {c}", "{in} there {are} {c}", "{in}, there {are} {c}", "I {see} {c} {in}", "we {see} {c} {in}",
-    "at first there {are} {c} {in}", "at first, there {are} {c} {in}", "in the morning there {are} {c} {in}",
-    "there {are} exactly {c} {in}", "*to begin with, {c} {are} {in}", "*somewhere there {are} {c} {in}",
+    "there {are} {c} {in}",
+    "there {are} {c} {in}",
+    "there {are} {c} {in}",
+    "there {are} {c} {in}",
+    "there {are} {c} {in}",
+    "there {are} {c} {in}",
+    "{c} {are} {in}",
+    "{c} {are} {in}",
+    "{place} {has} {c}",
+    "{place} {has} {c}",
+    "{place} {holds} {c}",
+    "{place} {contains} {c}",
+    "{in} there {are} {c}",
+    "{in}, there {are} {c}",
+    "I {see} {c} {in}",
+    "we {see} {c} {in}",
+    "at first there {are} {c} {in}",
+    "at first, there {are} {c} {in}",
+    "in the morning there {are} {c} {in}",
+    "there {are} exactly {c} {in}",
+    "*to begin with, {c} {are} {in}",
+    "*somewhere there {are} {c} {in}",
     "*you {see} {c} {in}",
 ];
-const BUSY: [&str; 5] = [
-    "{c} {sit} {in}", "{c} {wait} {in}", "{c} {rest} {in}", "{c} {live} {in}", "*{in} {c} {sit}",
-];
+const BUSY: [&str; 5] =
+    ["{c} {sit} {in}", "{c} {wait} {in}", "{c} {rest} {in}", "{c} {live} {in}", "*{in} {c} {sit}"];
 const QUESTIONS: [&str; 36] = [
-    "how many {many} are {there} now?", "how many {many} are {there} now?", "how many {many} are {there} now?",
-    "how many {many} are there now?", "how many {many} are there now?", "how many are there now?", "how many are there?",
-    "how many are {there} now?", "how many {many} are {there}?", "how many {many} are there in the end?",
-    "how many {many} are there in total?", "how many {many} are there in all?", "how many {many} are there altogether?",
-    "how many {many} does {theplace} have now?", "how many does {theplace} have now?", "how many now?", "how many {many} now?", "{Many} now?", "so, how many {many} {there}?", "{Many} {there}?", "{Many} {there} = ?",
-    "how many {many} does {theplace} hold now?", "count the {many} {there}.",
-    "how many {many}?", "what is the total?", "how many {many} is that?", "tell me how many {many} are {there} now.",
-    "find the number of {many} {there}.", "so how many {many} are {there} now?", "now how many {many} are {there}?",
-    "what is the number of {many} {there} now?", "can you tell me how many {many} are there now?",
-    "*work out how many {many} there are now.", "*what number of {many} are {there} at the end?",
-    "*after all that, how many {many} are {there}?", "*in the end, how many {many} are {there}?",
+    "how many {many} are {there} now?",
+    "how many {many} are {there} now?",
+    "how many {many} are {there} now?",
+    "how many {many} are there now?",
+    "how many {many} are there now?",
+    "how many are there now?",
+    "how many are there?",
+    "how many are {there} now?",
+    "how many {many} are {there}?",
+    "how many {many} are there in the end?",
+    "how many {many} are there in total?",
+    "how many {many} are there in all?",
+    "how many {many} are there altogether?",
+    "how many {many} does {theplace} have now?",
+    "how many does {theplace} have now?",
+    "how many now?",
+    "how many {many} now?",
+    "{Many} now?",
+    "so, how many {many} {there}?",
+    "{Many} {there}?",
+    "{Many} {there} = ?",
+    "how many {many} does {theplace} hold now?",
+    "count the {many} {there}.",
+    "how many {many}?",
+    "what is the total?",
+    "how many {many} is that?",
+    "tell me how many {many} are {there} now.",
+    "find the number of {many} {there}.",
+    "so how many {many} are {there} now?",
+    "now how many {many} are {there}?",
+    "what is the number of {many} {there} now?",
+    "can you tell me how many {many} are there now?",
+    "*work out how many {many} there are now.",
+    "*what number of {many} are {there} at the end?",
+    "*after all that, how many {many} are {there}?",
+    "*in the end, how many {many} are {there}?",
 ];
 const LEFT: [&str; 23] = [
-    "how many are left?", "how many are left?", "how many are left?", "how many {many} are left?", "how many {many} are left?",
-    "how many {many} are left {there}?", "how many are left {there}?", "how many remain?", "how many remain {there}?",
-    "how many {many} remain?", "how many {many} remain {there}?", "how many {many} are still {there}?",
-    "how many are still {there}?", "how many are still there?", "how many stay?", "how many {many} stay?",
-    "how many {many} does that leave?", "how many left?", "what's left?", "are there any left, and how many?", "{Many} left?", "*how many of the {many} remain?",
+    "how many are left?",
+    "how many are left?",
+    "how many are left?",
+    "how many {many} are left?",
+    "how many {many} are left?",
+    "how many {many} are left {there}?",
+    "how many are left {there}?",
+    "how many remain?",
+    "how many remain {there}?",
+    "how many {many} remain?",
+    "how many {many} remain {there}?",
+    "how many {many} are still {there}?",
+    "how many are still {there}?",
+    "how many are still there?",
+    "how many stay?",
+    "how many {many} stay?",
+    "how many {many} does that leave?",
+    "how many left?",
+    "what's left?",
+    "are there any left, and how many?",
+    "{Many} left?",
+    "*how many of the {many} remain?",
     "*how many of the {many} are still {there}?",
 ];
 
@@ -71,7 +129,12 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
     // The commonest words of all are commoner than a draw among hundreds makes them.
     let common = match kind {
         "ride" => Some(*teller.rng.pick(&[("passenger", "passengers"), ("person", "people")])),
-        "person" => Some(*teller.rng.pick(&[("person", "people"), ("child", "children"), ("student", "students"), ("guest", "guests")])),
+        "person" => Some(*teller.rng.pick(&[
+            ("person", "people"),
+            ("child", "children"),
+            ("student", "students"),
+            ("guest", "guests"),
+        ])),
         "bird" => Some(("bird", "birds")),
         "vehicle" => Some(("car", "cars")),
         _ => None,
@@ -142,7 +205,11 @@ impl Scene {
         let amount = teller.amount(step, &self.noun, "the");
         // "5 of the the pens" comes of a possessive where there is no owner.
         let amount = amount.replace("the the", "the").replace("of the the", "of the");
-        let kind = if self.noun.one == "balloon" && !step.gains() && teller.chance(60) { "balloon" } else { self.kind };
+        let kind = if self.noun.one == "balloon" && !step.gains() && teller.chance(60) {
+            "balloon"
+        } else {
+            self.kind
+        };
         loop {
             if let Some(clause) = happening(teller, kind, step, &amount, &[]) {
                 return clause;
@@ -154,17 +221,39 @@ impl Scene {
     fn by_somebody(&self, teller: &mut Teller<'_>, step: Step) -> Clause {
         let mut hero = Party::draw(teller);
         if teller.chance(20) {
-            hero.first = teller.pick(&["the children", "customers", "the workers", "some kids", "visitors", "two friends", "*some students"]).to_owned();
+            hero.first = teller
+                .pick(&[
+                    "the children",
+                    "customers",
+                    "the workers",
+                    "some kids",
+                    "visitors",
+                    "two friends",
+                    "*some students",
+                ])
+                .to_owned();
             hero.plural = true;
         } else if teller.chance(12) {
-            hero.first = teller.pick(&["the janitor", "the guard", "the cook", "a fox", "a dog", "the wind", "*a thief"]).to_owned();
+            hero.first = teller
+                .pick(&["the janitor", "the guard", "the cook", "a fox", "a dog", "the wind", "*a thief"])
+                .to_owned();
             hero.plural = false;
         }
         let amount = teller.amount(step, &self.noun, "the").replace("the the", "the");
         let templates: &[&str] = match (step.gains(), self.kind) {
             (true, _) => &["{add} {o}", "{put} in {o}", "{put} {o} {in}", "{bring} {o}", "{put} back {o}"],
-            (false, "food") => &["{take} {o}", "{take} out {o}", "{eat} {o}", "{eat} {o}", "{remove} {o}", "{use} {o}"],
-            _ => &["{take} {o}", "{take} out {o}", "{take} {o} away", "{remove} {o}", "{use} {o}", "{borrow} {o}", "{break} {o}"],
+            (false, "food") => {
+                &["{take} {o}", "{take} out {o}", "{eat} {o}", "{eat} {o}", "{remove} {o}", "{use} {o}"]
+            }
+            _ => &[
+                "{take} {o}",
+                "{take} out {o}",
+                "{take} {o} away",
+                "{remove} {o}",
+                "{use} {o}",
+                "{borrow} {o}",
+                "{break} {o}",
+            ],
         };
         let verbs = [
             ("{add}", ["add", "adds", "added"]),
@@ -184,9 +273,17 @@ impl Scene {
         }
         let there = self.again.clone();
         // The room "on the table" is no "in it".
-        let predicate = if self.again.starts_with("on") { predicate.replace(" in {o}", " down {o}") } else { predicate };
+        let predicate =
+            if self.again.starts_with("on") { predicate.replace(" in {o}", " down {o}") } else { predicate };
         let predicate = predicate.replace("{o}", &amount).replace("{in}", &there);
-        Clause { subject: hero.first, predicate, own: false, plural: hero.plural, timed: false, gains: step.gains() }
+        Clause {
+            subject: hero.first,
+            predicate,
+            own: false,
+            plural: hero.plural,
+            timed: false,
+            gains: step.gains(),
+        }
     }
 
     fn steps(&self, teller: &mut Teller<'_>, steps: &[Step]) -> Vec<Clause> {
@@ -209,9 +306,14 @@ impl Scene {
     }
 
     fn question(&self, teller: &mut Teller<'_>, story: &Story) -> String {
-        let pattern = if story.ends_in_loss() && teller.coin() { teller.pick(&LEFT) } else { teller.pick(&QUESTIONS) };
+        let pattern =
+            if story.ends_in_loss() && teller.coin() { teller.pick(&LEFT) } else { teller.pick(&QUESTIONS) };
         let past = teller.tense == Tense::Past && !pattern.contains("now") && teller.chance(40);
-        let pattern = if past { pattern.replace(" are ", " were ").replace("were left", "were left") } else { pattern.to_owned() };
+        let pattern = if past {
+            pattern.replace(" are ", " were ").replace("were left", "were left")
+        } else {
+            pattern.to_owned()
+        };
         capital(&pattern)
             .replace("{there}", &self.again)
             .replace("{theplace}", &self.place(&self.again))
@@ -229,8 +331,20 @@ impl Scene {
     /// "If there are 18 birds in a tree and 12 fly away, how many are left?"
     fn conditionally(&self, teller: &mut Teller<'_>, story: &Story) -> String {
         teller.tense = Tense::Present;
-        let state = format!("there {} {} {}", be(Tense::Present, story.first != 1), teller.count(story.first, &self.noun), self.first);
-        let mut clauses = vec![Clause { subject: state, predicate: String::new(), own: false, plural: true, timed: false, gains: true }];
+        let state = format!(
+            "there {} {} {}",
+            be(Tense::Present, story.first != 1),
+            teller.count(story.first, &self.noun),
+            self.first
+        );
+        let mut clauses = vec![Clause {
+            subject: state,
+            predicate: String::new(),
+            own: false,
+            plural: true,
+            timed: false,
+            gains: true,
+        }];
         clauses.extend(self.steps(teller, &story.steps));
         let one = clauses.len().min(3);
         let told = teller.joined(&clauses[..one]).replace("  ", " ").replace(" ,", ",");
@@ -240,12 +354,24 @@ impl Scene {
             return format!("{}. {rest}. {question}", capital(&told));
         }
         if teller.chance(25) {
-            let asked = teller.pick(&["How many {many} are there", "How many {many} are {there}", "How many {many} are left", "*What number of {many} are there"]);
+            let asked = teller.pick(&[
+                "How many {many} are there",
+                "How many {many} are {there}",
+                "How many {many} are left",
+                "*What number of {many} are there",
+            ]);
             let asked = if story.ends_in_loss() { asked } else { "How many {many} are there" };
             let asked = asked.replace("{many}", &self.noun.many).replace("{there}", &self.again);
             return format!("{asked} if {told}?");
         }
-        let pattern = teller.pick(&["If {told}, {q}", "If {told}, {q}", "If {told}, then {q}", "Suppose {told}. {Q}", "*Let's say {told}, {q}", "*Imagine {told}. {Q}"]);
+        let pattern = teller.pick(&[
+            "If {told}, {q}",
+            "If {told}, {q}",
+            "If {told}, then {q}",
+            "Suppose {told}. {Q}",
+            "*Let's say {told}, {q}",
+            "*Imagine {told}. {Q}",
+        ]);
         pattern.replace("{told}", &told).replace("{q}", &uncapital(&question)).replace("{Q}", &question)
     }
 
@@ -258,7 +384,8 @@ impl Scene {
             parts.push(self.step(teller, *step).whole());
         }
         let link = teller.pick(&[", ", ", ", ". ", ", then ", "; "]);
-        let parts: Vec<String> = if link == ". " { parts.iter().map(|part| capital(part)).collect() } else { parts };
+        let parts: Vec<String> =
+            if link == ". " { parts.iter().map(|part| capital(part)).collect() } else { parts };
         format!("{}. {}", capital(&parts.join(link)), self.question(teller, story))
     }
 

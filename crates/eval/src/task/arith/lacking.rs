@@ -102,7 +102,9 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
     let hero = Party::person(&lexicon::name(teller.rng, teller.wording));
     let noun = lexicon::noun(teller.rng, teller.wording, &[NounKind::Thing, NounKind::Thing, NounKind::Food]);
     let people = match teller.chance(60) {
-        true => (*teller.rng.pick(&["people", "children", "students", "kids", "guests", "pupils"])).to_owned(),
+        true => {
+            (*teller.rng.pick(&["people", "children", "students", "kids", "guests", "pupils"])).to_owned()
+        }
         false => lexicon::noun(teller.rng, teller.wording, &[NounKind::Person]).many,
     };
     let other = loop {
@@ -111,7 +113,15 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
             break other;
         }
     };
-    let other = if teller.chance(40) { format!("{} {}", hero.poss, teller.pick(&["brother", "sister", "friend", "cousin", "mother", "*little sister"])) } else { other };
+    let other = if teller.chance(40) {
+        format!(
+            "{} {}",
+            hero.poss,
+            teller.pick(&["brother", "sister", "friend", "cousin", "mother", "*little sister"])
+        )
+    } else {
+        other
+    };
     // A singular "they" would need other verbs: the name is said again.
     let again = if hero.sub_plural || teller.chance(35) { hero.again.clone() } else { hero.sub.clone() };
     let text = pattern
@@ -126,6 +136,10 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
         .replace("{people}", &people)
         .replace("{A}", &teller.number(story.first))
         .replace("{B}", &teller.number(step.by));
-    let singular = |text: String| text.replace(" 1 years", " 1 year").replace(" 1 dollars", " 1 dollar").replace(" 1 points", " 1 point");
+    let singular = |text: String| {
+        text.replace(" 1 years", " 1 year")
+            .replace(" 1 dollars", " 1 dollar")
+            .replace(" 1 points", " 1 point")
+    };
     capital(&singular(text))
 }

@@ -21,57 +21,150 @@ const SCALES: [Scale; 5] = [
     Scale {
         units: &["litres", "litres", "liters", "gallons", "cups"],
         first: &[
-            "there {are} {q} of water in {a}", "{a} {holds} {q} of water", "{a} {has} {q} of water", "{a} {holds} {q}",
-            "{a} {has} {q} in it", "*{q} of water {are} in {a}",
+            "there {are} {q} of water in {a}",
+            "{a} {holds} {q} of water",
+            "{a} {has} {q} of water",
+            "{a} {holds} {q}",
+            "{a} {has} {q} in it",
+            "*{q} of water {are} in {a}",
         ],
         gains: &[
-            "{q} {are} added", "{n} more {u} {are} poured in", "the rain {adds} {q}", "we {add} {n} more {u}",
-            "{n} more {u} {flow} in", "*another {q} {flow} in",
+            "{q} {are} added",
+            "{n} more {u} {are} poured in",
+            "the rain {adds} {q}",
+            "we {add} {n} more {u}",
+            "{n} more {u} {flow} in",
+            "*another {q} {flow} in",
         ],
         losses: &[
-            "{q} {are} used", "we {use} {q} for the garden", "{q} {leak} out", "{q} {are} taken out", "{q} {flow} out",
-            "someone {drinks} {q}", "I {use} {q}", "*{q} of it {are} used",
+            "{q} {are} used",
+            "we {use} {q} for the garden",
+            "{q} {leak} out",
+            "{q} {are} taken out",
+            "{q} {flow} out",
+            "someone {drinks} {q}",
+            "I {use} {q}",
+            "*{q} of it {are} used",
         ],
         asked: &[
-            "how many {u} are in {the} now?", "how much water is in {the} now?", "how much water is left?",
-            "how many {u} are left?", "how many {u} are there now?", "how much is in {the} now?",
+            "how many {u} are in {the} now?",
+            "how much water is in {the} now?",
+            "how much water is left?",
+            "how many {u} are left?",
+            "how many {u} are there now?",
+            "how much is in {the} now?",
             "*how many {u} does {the} hold in the end?",
         ],
         endings: &["There are {n} {u} in {the}.", "In the end there are {n} {u}."],
     },
     Scale {
         units: &["cm", "metres", "m", "feet", "meters", "inches"],
-        first: &["{a} {is} {q} long", "I {have} {a} of {q}", "{the} {is} {q} long", "*the length of {the} {is} {q}"],
+        first: &[
+            "{a} {is} {q} long",
+            "I {have} {a} of {q}",
+            "{the} {is} {q} long",
+            "*the length of {the} {is} {q}",
+        ],
         gains: &["we {add} a piece of {q}", "I {add} {q}", "{q} {are} added", "*another {q} {are} added"],
-        losses: &["I {cut} off {q}", "{q} {are} cut off", "we {cut} off {q}", "someone {cut} off {q}", "*{q} of it {are} cut off"],
+        losses: &[
+            "I {cut} off {q}",
+            "{q} {are} cut off",
+            "we {cut} off {q}",
+            "someone {cut} off {q}",
+            "*{q} of it {are} cut off",
+        ],
         asked: &[
-            "how long is {the} now?", "how long is it now?", "how many {u} are left?", "what is the length of {the} now?",
+            "how long is {the} now?",
+            "how long is it now?",
+            "how many {u} are left?",
+            "what is the length of {the} now?",
             "*how long is {the} in the end?",
         ],
         endings: &["{The} is {n} {u} long.", "Now {the} is {n} {u} long."],
     },
     Scale {
         units: &["degrees"],
-        first: &["the temperature {is} {q}", "it {is} {q}", "in the morning it {is} {q}", "*the day {begins} at {q}"],
-        gains: &["it {rises} by {n}", "it {gets} {n} degrees warmer", "the temperature {rises} by {q}", "*it {goes} up by {n}"],
-        losses: &["it {falls} by {n}", "it {drops} by {q}", "it {gets} {n} degrees colder", "the temperature {falls} by {n}", "*it {goes} down by {n}"],
-        asked: &["what is the temperature now?", "how many degrees is it now?", "what is the temperature?", "*what is the temperature in the end?"],
+        first: &[
+            "the temperature {is} {q}",
+            "it {is} {q}",
+            "in the morning it {is} {q}",
+            "*the day {begins} at {q}",
+        ],
+        gains: &[
+            "it {rises} by {n}",
+            "it {gets} {n} degrees warmer",
+            "the temperature {rises} by {q}",
+            "*it {goes} up by {n}",
+        ],
+        losses: &[
+            "it {falls} by {n}",
+            "it {drops} by {q}",
+            "it {gets} {n} degrees colder",
+            "the temperature {falls} by {n}",
+            "*it {goes} down by {n}",
+        ],
+        asked: &[
+            "what is the temperature now?",
+            "how many degrees is it now?",
+            "what is the temperature?",
+            "*what is the temperature in the end?",
+        ],
         endings: &["It is {n} degrees.", "The temperature is {n} degrees."],
     },
     Scale {
         units: &["points"],
-        first: &["{S} {has} {q}", "{S} {scores} {q}", "{S} {scores} {q} in the first round", "{S} {gets} {q} in round one", "*in round one {S} {scores} {q}"],
-        gains: &["{s} {scores} {n} more", "{s} {wins} {q}", "{s} {gets} {q} in the next round", "{s} {earns} {n} more {u}", "*in the next round {s} {gets} {n}"],
-        losses: &["{s} {loses} {n}", "{s} {loses} {q}", "{s} {loses} {q} in the next round", "*in the next round {s} {loses} {n}"],
-        asked: &["what is the score now?", "what is {poss} score?", "how many points {do} {s} have?", "how many points {do} {s} have now?", "*what is {poss} score in the end?"],
+        first: &[
+            "{S} {has} {q}",
+            "{S} {scores} {q}",
+            "{S} {scores} {q} in the first round",
+            "{S} {gets} {q} in round one",
+            "*in round one {S} {scores} {q}",
+        ],
+        gains: &[
+            "{s} {scores} {n} more",
+            "{s} {wins} {q}",
+            "{s} {gets} {q} in the next round",
+            "{s} {earns} {n} more {u}",
+            "*in the next round {s} {gets} {n}",
+        ],
+        losses: &[
+            "{s} {loses} {n}",
+            "{s} {loses} {q}",
+            "{s} {loses} {q} in the next round",
+            "*in the next round {s} {loses} {n}",
+        ],
+        asked: &[
+            "what is the score now?",
+            "what is {poss} score?",
+            "how many points {do} {s} have?",
+            "how many points {do} {s} have now?",
+            "*what is {poss} score in the end?",
+        ],
         endings: &["The score is {n}.", "The score is {n} points."],
     },
     Scale {
         units: &["pages", "kilometres", "miles", "metres"],
-        first: &["{S} {does} {q} on Monday", "{S} {does} {q} in the morning", "{S} {does} {q}", "*on Monday {S} {does} {q}"],
-        gains: &["{s} {does} {n} more", "{s} {does} {n} more {u}", "{s} {does} another {n}", "{s} {does} {q} on Tuesday", "*the next day {s} {does} {n} {u}"],
+        first: &[
+            "{S} {does} {q} on Monday",
+            "{S} {does} {q} in the morning",
+            "{S} {does} {q}",
+            "*on Monday {S} {does} {q}",
+        ],
+        gains: &[
+            "{s} {does} {n} more",
+            "{s} {does} {n} more {u}",
+            "{s} {does} another {n}",
+            "{s} {does} {q} on Tuesday",
+            "*the next day {s} {does} {n} {u}",
+        ],
         losses: &[],
-        asked: &["how many {u} is that?", "how many {u} is that in total?", "how many {u} in all?", "what is the total?", "*what is the total number of {u}?"],
+        asked: &[
+            "how many {u} is that?",
+            "how many {u} is that in total?",
+            "how many {u} in all?",
+            "what is the total?",
+            "*what is the total number of {u}?",
+        ],
         endings: &["In total that is {n} {u}.", "That is {n} {u}."],
     },
 ];
@@ -79,35 +172,77 @@ const TANKS: [&str; 10] = ["tank", "barrel", "bucket", "pool", "bottle", "jug", 
 const LINES: [&str; 8] = ["rope", "string", "ribbon", "board", "stick", "wire", "pipe", "cable"];
 /// Base, third person, past.
 const VERBS: [[&str; 3]; 27] = [
-    ["are", "is", "were"], ["is", "is", "was"], ["holds", "holds", "held"], ["has", "has", "had"], ["have", "has", "had"],
-    ["adds", "adds", "added"], ["add", "adds", "added"], ["flow", "flows", "flowed"], ["use", "uses", "used"],
-    ["leak", "leaks", "leaked"], ["drinks", "drinks", "drank"], ["cut", "cut", "cut"], ["begins", "begins", "began"],
-    ["rises", "rises", "rose"], ["gets", "gets", "got"], ["goes", "goes", "went"], ["falls", "falls", "fell"],
-    ["drops", "drops", "dropped"], ["scores", "scores", "scored"], ["wins", "wins", "won"], ["earns", "earns", "earned"],
-    ["loses", "loses", "lost"], ["reads", "reads", "read"], ["walks", "walks", "walked"], ["runs", "runs", "ran"],
-    ["rides", "rides", "rode"], ["swims", "swims", "swam"],
+    ["are", "is", "were"],
+    ["is", "is", "was"],
+    ["holds", "holds", "held"],
+    ["has", "has", "had"],
+    ["have", "has", "had"],
+    ["adds", "adds", "added"],
+    ["add", "adds", "added"],
+    ["flow", "flows", "flowed"],
+    ["use", "uses", "used"],
+    ["leak", "leaks", "leaked"],
+    ["drinks", "drinks", "drank"],
+    ["cut", "cut", "cut"],
+    ["begins", "begins", "began"],
+    ["rises", "rises", "rose"],
+    ["gets", "gets", "got"],
+    ["goes", "goes", "went"],
+    ["falls", "falls", "fell"],
+    ["drops", "drops", "dropped"],
+    ["scores", "scores", "scored"],
+    ["wins", "wins", "won"],
+    ["earns", "earns", "earned"],
+    ["loses", "loses", "lost"],
+    ["reads", "reads", "read"],
+    ["walks", "walks", "walked"],
+    ["runs", "runs", "ran"],
+    ["rides", "rides", "rode"],
+    ["swims", "swims", "swam"],
 ];
 
 /// Tells of an amount and what becomes of it.
 pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
-    let scales: Vec<&Scale> = SCALES.iter().filter(|scale| story.only_gains() || !scale.losses.is_empty()).collect();
+    let scales: Vec<&Scale> =
+        SCALES.iter().filter(|scale| story.only_gains() || !scale.losses.is_empty()).collect();
     let scale = *teller.rng.pick(&scales);
     let unit = *teller.rng.pick(scale.units);
-    let thing = *teller.rng.pick(if unit.starts_with("lit") || ["gallons", "cups"].contains(&unit) { &TANKS[..] } else { &LINES[..] });
+    let thing = *teller.rng.pick(if unit.starts_with("lit") || ["gallons", "cups"].contains(&unit) {
+        &TANKS[..]
+    } else {
+        &LINES[..]
+    });
     let (an, the) = (a(thing), format!("the {thing}"));
     let hero = Party::person(&lexicon::name(teller.rng, teller.wording));
-    let motion = if unit == "pages" { "{reads}" } else { *teller.rng.pick(&["{walks}", "{runs}", "{rides}", "{swims}"]) };
+    let motion = if unit == "pages" {
+        "{reads}"
+    } else {
+        *teller.rng.pick(&["{walks}", "{runs}", "{rides}", "{swims}"])
+    };
     let tense = teller.tense;
     let say = |teller: &Teller<'_>, pattern: &str, n: i64, subject: &str, plural: bool| {
         let mut text = pattern.replace("{does}", motion).replace("{S}", subject).replace("{s}", subject);
-        text = text.replace("{a}", &an).replace("{the}", &the).replace("{The}", &capital(&the)).replace("{poss}", &hero.poss);
+        text = text
+            .replace("{a}", &an)
+            .replace("{the}", &the)
+            .replace("{The}", &capital(&the))
+            .replace("{poss}", &hero.poss);
         let number = teller.number(n);
         let unit = if n == 1 { unit.strip_suffix('s').unwrap_or(unit) } else { unit };
         let unit = if unit == "feet" && n == 1 { "foot" } else { unit };
         text = text.replace("{q}", &format!("{number} {unit}")).replace("{n}", &number).replace("{u}", unit);
         for [mark, third, past] in VERBS {
             let present = if mark == "are" && n == 1 { third.to_owned() } else { plain(mark, plural) };
-            text = text.replace(&format!("{{{mark}}}"), if mark == "are" && n == 1 && tense == Tense::Past { "was" } else if tense == Tense::Past { past } else { &present });
+            text = text.replace(
+                &format!("{{{mark}}}"),
+                if mark == "are" && n == 1 && tense == Tense::Past {
+                    "was"
+                } else if tense == Tense::Past {
+                    past
+                } else {
+                    &present
+                },
+            );
         }
         text
     };
@@ -120,7 +255,16 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
         sentences.push(format!("{}{clause}", teller.before()));
     }
     let total = story.total();
-    story.endings = scale.endings.iter().map(|text| text.replace("{n}", &total.to_string()).replace("{u}", unit).replace("{the}", &the).replace("{The}", &capital(&the))).collect();
+    story.endings = scale
+        .endings
+        .iter()
+        .map(|text| {
+            text.replace("{n}", &total.to_string())
+                .replace("{u}", unit)
+                .replace("{the}", &the)
+                .replace("{The}", &capital(&the))
+        })
+        .collect();
     if total == 1 {
         story.endings.clear();
     }
@@ -149,12 +293,28 @@ fn plain(mark: &str, plural: bool) -> String {
 }
 
 const EARN: [&str; 10] = [
-    "{s} {get} {n} from {x}", "{s} {find} {n} in the street", "{s} {earn} {n} {u}", "{s} {earn} {n} more", "{s} {get} {n} {u}",
-    "{x} {gives} {o} {n} {u}", "{x} {gives} {o} {n}", "{s} {win} {n} {u}", "{s} {save} {n} more", "*{s} {get} another {n} {u} from {x}",
+    "{s} {get} {n} from {x}",
+    "{s} {find} {n} in the street",
+    "{s} {earn} {n} {u}",
+    "{s} {earn} {n} more",
+    "{s} {get} {n} {u}",
+    "{x} {gives} {o} {n} {u}",
+    "{x} {gives} {o} {n}",
+    "{s} {win} {n} {u}",
+    "{s} {save} {n} more",
+    "*{s} {get} another {n} {u} from {x}",
 ];
 const SPEND: [&str; 11] = [
-    "{s} {spend} {n} on {t}", "{s} {spend} {n} {u} on {t}", "{s} {spend} {n}", "{s} {pay} {n} {u} for {t}", "{s} {buy} {t} for {n} {u}",
-    "{s} {buy} {t} for {n}", "{s} {give} {n} to {x}", "{s} {lose} {n} {u}", "{s} {lend} {x} {n} {u}", "{s} {pay} {n} for {t}",
+    "{s} {spend} {n} on {t}",
+    "{s} {spend} {n} {u} on {t}",
+    "{s} {spend} {n}",
+    "{s} {pay} {n} {u} for {t}",
+    "{s} {buy} {t} for {n} {u}",
+    "{s} {buy} {t} for {n}",
+    "{s} {give} {n} to {x}",
+    "{s} {lose} {n} {u}",
+    "{s} {lend} {x} {n} {u}",
+    "{s} {pay} {n} for {t}",
     "*for {t} {s} {pay} {n} {u}",
 ];
 const MONEY_VERBS: [(&str, [&str; 3]); 12] = [
@@ -182,12 +342,32 @@ pub(super) fn money(teller: &mut Teller<'_>, story: &mut Story) -> String {
     };
     let unit = *teller.rng.pick(&["dollars", "euros", "pounds", "coins", "cents"]);
     let (n, has) = (teller.number(story.first), have(teller.tense, hero.plural));
-    let first = teller.pick(&["{S} {has} {n} {u}", "{S} {has} {n} {u}", "{S} {has} {n} {u} in {poss} pocket", "{S} {has} got {n} {u}", "{S} {has} {n} {u} to spend", "*in {poss} pocket {S} {has} {n} {u}"]);
+    let first = teller.pick(&[
+        "{S} {has} {n} {u}",
+        "{S} {has} {n} {u}",
+        "{S} {has} {n} {u} in {poss} pocket",
+        "{S} {has} got {n} {u}",
+        "{S} {has} {n} {u} to spend",
+        "*in {poss} pocket {S} {has} {n} {u}",
+    ]);
     let first = if teller.tense == Tense::Past { first.replace(" got", "") } else { first.to_owned() };
-    let first = first.replace("{S}", &hero.first).replace("{has}", has).replace("{n}", &n).replace("{u}", unit).replace("{poss}", &hero.poss);
+    let first = first
+        .replace("{S}", &hero.first)
+        .replace("{has}", has)
+        .replace("{n}", &n)
+        .replace("{u}", unit)
+        .replace("{poss}", &hero.poss);
     let mut sentences = vec![capital(&first)];
-    for step in &story.steps {
-        let clause = payment(teller, &hero, *step, unit);
+    let mut at = 0;
+    while at < story.steps.len() {
+        let run = story.steps[at..].iter().take(3).take_while(|step| !step.gains()).count();
+        let clause = if run > 1 && teller.chance(35) {
+            at += run;
+            shopping(teller, &hero, &story.steps[at - run..at], unit)
+        } else {
+            at += 1;
+            payment(teller, &hero, story.steps[at - 1], unit)
+        };
         sentences.push(capital(&format!("{}{clause}", teller.before())));
     }
     let total = story.total();
@@ -198,11 +378,30 @@ pub(super) fn money(teller: &mut Teller<'_>, story: &mut Story) -> String {
     }
     let mention = hero.mention(teller);
     let asked = if story.ends_in_loss() && teller.coin() {
-        teller.pick(&["how much is left?", "how much money is left?", "what's left?", "how much money {do} {s} have left?", "how many {u} are left?", "how many {u} {do} {s} have left?", "*how much of the money is left?"])
+        teller.pick(&[
+            "how much is left?",
+            "how much money is left?",
+            "what's left?",
+            "how much money {do} {s} have left?",
+            "how many {u} are left?",
+            "how many {u} {do} {s} have left?",
+            "*how much of the money is left?",
+        ])
     } else {
-        teller.pick(&["how much money {do} {s} have now?", "how much money {do} {s} have?", "how much {do} {s} have now?", "how many {u} {do} {s} have now?", "how many {u} {do} {s} have in the end?", "how much is that?", "*how much money {do} {s} have in the end?"])
+        teller.pick(&[
+            "how much money {do} {s} have now?",
+            "how much money {do} {s} have?",
+            "how much {do} {s} have now?",
+            "how many {u} {do} {s} have now?",
+            "how many {u} {do} {s} have in the end?",
+            "how much is that?",
+            "*how much money {do} {s} have in the end?",
+        ])
     };
-    let asked = asked.replace("{do}", aux(Tense::Present, mention.plural)).replace("{s}", &mention.text).replace("{u}", unit);
+    let asked = asked
+        .replace("{do}", aux(Tense::Present, mention.plural))
+        .replace("{s}", &mention.text)
+        .replace("{u}", unit);
     format!("{}. {}", sentences.join(". "), capital(&asked))
 }
 
@@ -214,17 +413,58 @@ fn payment(teller: &mut Teller<'_>, hero: &Party, step: Step, unit: &str) -> Str
         text = text.replace(mark, forms[form]);
     }
     if text.contains("{t}") {
-        let thing = if teller.chance(50) {
-            (*teller.rng.pick(&["lunch", "a book", "a ticket", "food", "a bus ticket", "shoes", "a present", "dinner", "a game", "a hat"])).to_owned()
-        } else {
-            a(&lexicon::noun(teller.rng, teller.wording, &[NounKind::Thing, NounKind::Food]).one)
-        };
-        text = text.replace("{t}", &thing);
+        text = text.replace("{t}", &bought(teller));
     }
     if text.contains("{x}") {
         let other = hero.other(teller);
         text = text.replace("{x}", &other);
     }
     let unit = if step.by == 1 { unit.trim_end_matches('s') } else { unit };
-    text.replace("{s}", &mention.text).replace("{o}", &hero.obj).replace("{n}", &teller.number(step.by)).replace("{u}", unit)
+    text.replace("{s}", &mention.text)
+        .replace("{o}", &hero.obj)
+        .replace("{n}", &teller.number(step.by))
+        .replace("{u}", unit)
+}
+
+/// "spends 13 on lunch, 8 on a ticket and 11 on a book".
+fn shopping(teller: &mut Teller<'_>, hero: &Party, steps: &[Step], unit: &str) -> String {
+    let mention = hero.mention(teller);
+    let form = if teller.tense == Tense::Past { 2 } else { usize::from(!mention.plural) };
+    let (verb, on) = if teller.coin() {
+        (["spend", "spends", "spent"][form], "on")
+    } else {
+        (["pay", "pays", "paid"][form], "for")
+    };
+    let parts: Vec<String> =
+        steps.iter().map(|step| format!("{} {on} {}", teller.number(step.by), bought(teller))).collect();
+    let (last, rest) = parts.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_str(), rest));
+    let text = format!("{} {verb} {} and {last}", mention.text, rest.join(", "));
+    // The unit is said once, if at all.
+    let first = teller.number(steps[0].by);
+    let unit = if steps[0].by == 1 { unit.trim_end_matches('s') } else { unit };
+    if teller.coin() {
+        text.replacen(&format!("{first} {on}"), &format!("{first} {unit} {on}"), 1)
+    } else {
+        text
+    }
+}
+
+/// What money is spent on.
+fn bought(teller: &mut Teller<'_>) -> String {
+    const USUAL: [&str; 10] = [
+        "lunch",
+        "a book",
+        "a ticket",
+        "food",
+        "a bus ticket",
+        "shoes",
+        "a present",
+        "dinner",
+        "a game",
+        "a hat",
+    ];
+    if teller.coin() {
+        return (*teller.rng.pick::<&str>(&USUAL)).to_owned();
+    }
+    a(&lexicon::noun(teller.rng, teller.wording, &[NounKind::Thing, NounKind::Food]).one)
 }

@@ -20,42 +20,116 @@ const KINDS: [NounKind; 10] = [
 ];
 
 const OPENINGS: [&str; 31] = [
-    "{S} {has} {c}", "{S} {has} {c}", "{S} {has} {c}", "{S} {has} {c}", "{S} {has} {c}", "{S} {has} {c}", "{S} {has} {c}",
-    "{S} {has} {c}", "{S} {has} {c}", "{S} {start} with {c}", "{S} {start} out with {c}", "{S} {begin} with {c}",
-    "{S} {has} {c} to start with", "at first {S} {has} {c}", "at first, {S} {has} {c}", "in the morning {S} {has} {c}",
-    "{S} {own} {c}", "{S} {keep} {c}", "{S} {has} {c} in a bag", "{S} {has} {c} at home", "{S} {has} {c} in total", "{S} {has} exactly {c}",
-    "there {are} {c} in {whose} bag", "there {are} {c} in {whose} room", "{S} {has} a box with {c}",
-    "{S} {has} a total of {c}", "{S} {has} a bag of {c}", "*to begin with, {S} {has} {c}", "*in {whose} bag there {are} {c}",
-    "*let us say {S} {has} {c}", "*{S} {has} {c} on the table",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {has} {c}",
+    "{S} {start} with {c}",
+    "{S} {start} out with {c}",
+    "{S} {begin} with {c}",
+    "{S} {has} {c} to start with",
+    "at first {S} {has} {c}",
+    "at first, {S} {has} {c}",
+    "in the morning {S} {has} {c}",
+    "{S} {own} {c}",
+    "{S} {keep} {c}",
+    "{S} {has} {c} in a bag",
+    "{S} {has} {c} at home",
+    "{S} {has} {c} in total",
+    "{S} {has} exactly {c}",
+    "there {are} {c} in {whose} bag",
+    "there {are} {c} in {whose} room",
+    "{S} {has} a box with {c}",
+    "{S} {has} a total of {c}",
+    "{S} {has} a bag of {c}",
+    "*to begin with, {S} {has} {c}",
+    "*in {whose} bag there {are} {c}",
+    "*let us say {S} {has} {c}",
+    "*{S} {has} {c} on the table",
 ];
 
 const QUESTIONS: [&str; 47] = [
-    "how many {many} {do} {s} have now?", "how many {many} {do} {s} have now?", "how many {many} {do} {s} have now?",
-    "how many {many} {do} {s} have?", "how many {many} {do} {s} have?", "how many {do} {s} have now?",
-    "how many {do} {s} have now?", "how many {do} {s} have?", "how many {do} {s} have in the end?",
-    "how many {many} {do} {s} have in the end?", "how many {many} {do} {s} have in total?",
-    "how many {many} {do} {s} have altogether?", "how many {many} {do} {s} have in all?", "how many {do} {s} have in all?",
-    "how many {do} {s} have at the end?", "how many {many} {do} {s} have at the end?",
-    "how many {many} {do} {s} end up with?", "now how many {many} {do} {s} have?", "so how many {many} {do} {s} have now?",
-    "how many are there now?", "how many {many} are there now?", "how many {many} is that?", "how many is that?",
-    "what is the total?", "what's the total now?", "how many now?", "how many {many} now?", "{Many} now?", "so, how many {many}?", "total?", "how many?", "how many {many}?",
-    "how many {many} will {s} have?", "how many {many} {has} {s} got now?", "how many {has} {s} got?",
-    "tell me how many {many} {s} {has} now.", "find how many {many} {s} {has}.", "find the number of {many} {s} {has} now.",
-    "say how many {many} {s} {has} in the end.", "can you tell me how many {many} {s} {has} now?",
-    "what is the number of {many} now?", "calculate how many {many} {s} {has} now.",
-    "*work out how many {many} {s} {has} at the end.", "*after all that, how many {many} {do} {s} have?",
-    "*what number of {many} {do} {s} have in the end?", "*how many {many} {do} {s} have after that?",
+    "how many {many} {do} {s} have now?",
+    "how many {many} {do} {s} have now?",
+    "how many {many} {do} {s} have now?",
+    "how many {many} {do} {s} have?",
+    "how many {many} {do} {s} have?",
+    "how many {do} {s} have now?",
+    "how many {do} {s} have now?",
+    "how many {do} {s} have?",
+    "how many {do} {s} have in the end?",
+    "how many {many} {do} {s} have in the end?",
+    "how many {many} {do} {s} have in total?",
+    "how many {many} {do} {s} have altogether?",
+    "how many {many} {do} {s} have in all?",
+    "how many {do} {s} have in all?",
+    "how many {do} {s} have at the end?",
+    "how many {many} {do} {s} have at the end?",
+    "how many {many} {do} {s} end up with?",
+    "now how many {many} {do} {s} have?",
+    "so how many {many} {do} {s} have now?",
+    "how many are there now?",
+    "how many {many} are there now?",
+    "how many {many} is that?",
+    "how many is that?",
+    "what is the total?",
+    "what's the total now?",
+    "how many now?",
+    "how many {many} now?",
+    "{Many} now?",
+    "so, how many {many}?",
+    "total?",
+    "how many?",
+    "how many {many}?",
+    "how many {many} will {s} have?",
+    "how many {many} {has} {s} got now?",
+    "how many {has} {s} got?",
+    "tell me how many {many} {s} {has} now.",
+    "find how many {many} {s} {has}.",
+    "find the number of {many} {s} {has} now.",
+    "say how many {many} {s} {has} in the end.",
+    "can you tell me how many {many} {s} {has} now?",
+    "what is the number of {many} now?",
+    "calculate how many {many} {s} {has} now.",
+    "*work out how many {many} {s} {has} at the end.",
+    "*after all that, how many {many} {do} {s} have?",
+    "*what number of {many} {do} {s} have in the end?",
+    "*how many {many} {do} {s} have after that?",
     "*in the end, how many {many} {do} {s} have?",
 ];
 /// Asked where something was taken away last.
 const LEFT: [&str; 26] = [
-    "how many are left?", "how many are left?", "how many are left?", "how many {many} are left?", "how many {many} are left?",
-    "how many {many} are left?", "how many remain?", "how many {many} remain?", "how many {do} {s} have left?",
-    "how many {do} {s} have left?", "how many {many} {do} {s} have left?", "how many {many} {do} {s} have left?",
-    "how many {many} does that leave?", "how many {do} {s} still have?", "how many {many} {do} {s} still have?",
-    "how many {many} are still there?", "how many left?", "what is left?", "what's left?", "are there any left, and how many?", "{Many} left?",
-    "how many {many} {do} {s} keep?", "how many {many} {has} {s} got left?",
-    "*how many of the {many} remain?", "*how many of the {many} are left?", "*in the end, how many are left?",
+    "how many are left?",
+    "how many are left?",
+    "how many are left?",
+    "how many {many} are left?",
+    "how many {many} are left?",
+    "how many {many} are left?",
+    "how many remain?",
+    "how many {many} remain?",
+    "how many {do} {s} have left?",
+    "how many {do} {s} have left?",
+    "how many {many} {do} {s} have left?",
+    "how many {many} {do} {s} have left?",
+    "how many {many} does that leave?",
+    "how many {do} {s} still have?",
+    "how many {many} {do} {s} still have?",
+    "how many {many} are still there?",
+    "how many left?",
+    "what is left?",
+    "what's left?",
+    "are there any left, and how many?",
+    "{Many} left?",
+    "how many {many} {do} {s} keep?",
+    "how many {many} {has} {s} got left?",
+    "*how many of the {many} remain?",
+    "*how many of the {many} are left?",
+    "*in the end, how many are left?",
 ];
 
 /// The words of one story.
@@ -70,7 +144,8 @@ struct Scene {
 /// Tells the story and gives it its endings.
 pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
     let hero = Party::draw(teller);
-    let kinds: &[NounKind] = if hero.shop { &[NounKind::Thing, NounKind::Food, NounKind::Vehicle] } else { &KINDS };
+    let kinds: &[NounKind] =
+        if hero.shop { &[NounKind::Thing, NounKind::Food, NounKind::Vehicle] } else { &KINDS };
     let noun = lexicon::noun(teller.rng, teller.wording, kinds);
     let mut scene = Scene { things: things(&noun), hero, noun, stranger: false };
     story.endings = scene.endings(story.total());
@@ -96,7 +171,11 @@ impl Scene {
                 (ours.map_or(self.hero.again.clone(), |rest| format!("your {rest}")), "has")
             }
         };
-        let patterns = ["In the end {who} {has} {n} {noun}.", "So {who} {has} {n} {noun} now.", "{Who} {has} {n} {noun}."];
+        let patterns = [
+            "In the end {who} {has} {n} {noun}.",
+            "So {who} {has} {n} {noun} now.",
+            "{Who} {has} {n} {noun}.",
+        ];
         let fill = |pattern: &str| {
             let text = pattern.replace("{who}", &who).replace("{Who}", &capital(&who)).replace("{has}", has);
             text.replace("{n}", &total.to_string()).replace("{noun}", noun)
@@ -172,7 +251,14 @@ impl Scene {
             predicate = predicate.replace("{obj}", &self.hero.object(teller));
         }
         let predicate = predicate.replace("{poss}", &self.hero.poss);
-        Clause { subject: subject.text.clone(), predicate, own: true, plural: subject.plural, timed: false, gains }
+        Clause {
+            subject: subject.text.clone(),
+            predicate,
+            own: true,
+            plural: subject.plural,
+            timed: false,
+            gains,
+        }
     }
 
     /// One step, as something the hero does, something another does, or something that happens.
@@ -199,7 +285,8 @@ impl Scene {
         self.stranger = false;
         let role = if step.gains() { "gain" } else { "loss" };
         // Every thing can be bought and lost, by whomever.
-        let (verb, template) = self.verb(teller, role).unwrap_or_else(|| (&VERBS[0], VERBS[0].templates[0].clone()));
+        let (verb, template) =
+            self.verb(teller, role).unwrap_or_else(|| (&VERBS[0], VERBS[0].templates[0].clone()));
         self.clause(teller, &mention, verb, &template, &amount, step.gains())
     }
 
@@ -233,10 +320,11 @@ impl Scene {
         let mut at = 0;
         while at < steps.len() {
             let step = steps[at];
-            let next = steps.get(at + 1).filter(|next| next.op == step.op && next.by > 1 && step.by > 1);
-            if let Some(next) = next.filter(|_| teller.chance(22)) {
-                clauses.push(self.doubled(teller, step, *next));
-                at += 2;
+            let alike = |next: &&Step| next.op == step.op && next.by > 1 && step.by > 1;
+            let run = steps[at..].iter().take(3).take_while(alike).count();
+            if run > 1 && teller.chance(22) {
+                clauses.push(self.repeated(teller, &steps[at..at + run]));
+                at += run;
             } else {
                 clauses.push(self.step(teller, step, pronoun));
                 at += 1;
@@ -245,17 +333,27 @@ impl Scene {
         clauses
     }
 
-    fn doubled(&mut self, teller: &mut Teller<'_>, step: Step, next: Step) -> Clause {
+    /// Two or three steps of a kind under one verb.
+    fn repeated(&mut self, teller: &mut Teller<'_>, steps: &[Step]) -> Clause {
         let mut clause = loop {
-            let clause = self.step(teller, step, false);
+            let clause = self.step(teller, steps[0], false);
             // Some verbs end in a time or a place of their own.
             if !clause.predicate.contains(" in the ") && !clause.predicate.contains(" at ") {
                 break clause;
             }
         };
-        let [one, two] = teller.twice();
-        let more = if step.gains() && teller.coin() { " more" } else { "" };
-        clause.predicate += &format!(" {one} and {}{more} {two}", teller.number(next.by));
+        let more = if steps[0].gains() && teller.coin() { " more" } else { "" };
+        let numbers: Vec<String> = steps.iter().map(|step| teller.number(step.by) + more).collect();
+        clause.predicate += &match &numbers[1..] {
+            [second, third] => {
+                let [one, two, three] = teller.thrice();
+                format!(" {one}, {second} {two} and {third} {three}")
+            }
+            rest => {
+                let [one, two] = teller.twice();
+                format!(" {one} and {} {two}", rest.join(" and "))
+            }
+        };
         clause.timed = true;
         clause
     }
@@ -267,11 +365,19 @@ impl Scene {
     }
 
     fn asked(&self, teller: &mut Teller<'_>, pattern: &str, pronoun: bool) -> String {
-        let mention = if pronoun || (teller.coin() && !self.stranger) { self.hero.pronoun() } else { self.hero.named() };
+        let mention = if pronoun || (teller.coin() && !self.stranger) {
+            self.hero.pronoun()
+        } else {
+            self.hero.named()
+        };
         // "How many does she have now?" ends a story of the past too.
         let past = teller.tense == Tense::Past && !pattern.contains("now") && teller.coin();
         let tense = if past { Tense::Past } else { Tense::Present };
-        let has = if pattern.contains("got") { have(Tense::Present, mention.plural) } else { have(tense, mention.plural) };
+        let has = if pattern.contains("got") {
+            have(Tense::Present, mention.plural)
+        } else {
+            have(tense, mention.plural)
+        };
         capital(&pattern.replace("{do}", aux(tense, mention.plural)).replace("{has}", has))
             .replace("{s}", &mention.text)
             .replace("{many}", &self.noun.many)
@@ -292,7 +398,11 @@ impl Scene {
         clauses.extend(self.steps(teller, &story.steps, true));
         let taken = if clauses.len() > 2 && teller.chance(30) { 3 } else { 2 }.min(clauses.len());
         let begun = capital(&teller.joined(&clauses[..taken]));
-        let rest = if taken < clauses.len() { format!(". {}", teller.sentences(&clauses[taken..])) } else { String::new() };
+        let rest = if taken < clauses.len() {
+            format!(". {}", teller.sentences(&clauses[taken..]))
+        } else {
+            String::new()
+        };
         let question = self.question(teller, story, false);
         if rest.is_empty() && teller.chance(20) {
             return format!("{begun}, {}", uncapital(&question));
@@ -302,10 +412,21 @@ impl Scene {
 
     /// What there is at first, as a clause of the hero.
     fn state(&self, teller: &mut Teller<'_>, n: i64, pronoun: bool) -> Clause {
-        let mention = if pronoun { self.hero.pronoun() } else { Mention { text: self.hero.first.clone(), plural: self.hero.plural } };
+        let mention = if pronoun {
+            self.hero.pronoun()
+        } else {
+            Mention { text: self.hero.first.clone(), plural: self.hero.plural }
+        };
         let count = teller.count(n, &self.noun);
         let predicate = format!("{} {count}", have(teller.tense, mention.plural));
-        Clause { subject: mention.text, predicate, own: true, plural: mention.plural, timed: false, gains: true }
+        Clause {
+            subject: mention.text,
+            predicate,
+            own: true,
+            plural: mention.plural,
+            timed: false,
+            gains: true,
+        }
     }
 
     /// "If Tom has 12 pens and buys 7 more, how many pens does he have?"
@@ -321,15 +442,28 @@ impl Scene {
             return format!("{}. {rest}. {question}", capital(&told));
         }
         let question = uncapital(&self.question(teller, story, true));
-        let pattern = teller.pick(&["If {told}, {q}", "If {told}, {q}", "If {told}, {q}", "If {told}, then {q}", "Suppose {told}. {Q}", "Say {told}. {Q}", "When {told}, {q}", "*Let's say {told}, {q}", "*Imagine {told}. {Q}"]);
+        let pattern = teller.pick(&[
+            "If {told}, {q}",
+            "If {told}, {q}",
+            "If {told}, {q}",
+            "If {told}, then {q}",
+            "Suppose {told}. {Q}",
+            "Say {told}. {Q}",
+            "When {told}, {q}",
+            "*Let's say {told}, {q}",
+            "*Imagine {told}. {Q}",
+        ]);
         pattern.replace("{told}", &told).replace("{q}", &question).replace("{Q}", &capital(&question))
     }
 
     /// "How many pens does Tom have if he starts with 12 and buys 7 more?"
     fn question_first(&mut self, teller: &mut Teller<'_>, story: &Story) -> String {
         let pattern = teller.pick(&[
-            "How many {many} {do} {s} have", "How many {many} {do} {s} have now", "How many {many} will {s} have",
-            "How many {many} {do} {s} have in the end", "*What number of {many} {do} {s} have",
+            "How many {many} {do} {s} have",
+            "How many {many} {do} {s} have now",
+            "How many {many} will {s} have",
+            "How many {many} {do} {s} have in the end",
+            "*What number of {many} {do} {s} have",
         ]);
         let asked = pattern
             .replace("{do}", aux(Tense::Present, self.hero.plural))
@@ -358,8 +492,25 @@ impl Scene {
             gains: true,
         }];
         clauses.extend(self.steps(teller, &story.steps, true));
+        let told = teller.joined(&clauses);
+        if teller.chance(35) {
+            let ask = teller.pick(&[
+                "tell me how many {many} {s} {has}:",
+                "find out how many {many} {s} {has}:",
+                "please tell me how many {many} {s} {has} in the end:",
+                "calculate how many {many} {s} {has}:",
+                "count the {many} {s} {has} at the end:",
+                "I wonder how many {many} {s} {has}:",
+                "*work out how many {many} {s} {has} after this:",
+            ]);
+            let ask = ask.replace("{many}", &self.noun.many).replace("{s}", &self.hero.first);
+            return capital(&format!(
+                "{} {told}.",
+                ask.replace("{has}", have(Tense::Present, self.hero.plural))
+            ));
+        }
         let link = teller.pick(&["if", "if", "if", "when", "*in case"]);
-        format!("{asked} {link} {}?", teller.joined(&clauses))
+        format!("{asked} {link} {told}?")
     }
 
     /// "Tom: 12 pens, buys 7, loses 5. How many?"
@@ -377,9 +528,16 @@ impl Scene {
 }
 
 /// Something that happens to so many things; templates with one of the words are left out.
-pub(super) fn happening(teller: &mut Teller<'_>, kind: &str, step: Step, amount: &str, without: &[&str]) -> Option<Clause> {
+pub(super) fn happening(
+    teller: &mut Teller<'_>,
+    kind: &str,
+    step: Step,
+    amount: &str,
+    without: &[&str],
+) -> Option<Clause> {
     let role = if step.gains() { "gain" } else { "loss" };
-    let events: Vec<&'static Verb> = EVENTS.iter().filter(|event| event.role == role && event.things == kind).collect();
+    let events: Vec<&'static Verb> =
+        EVENTS.iter().filter(|event| event.role == role && event.things == kind).collect();
     if events.is_empty() {
         return None;
     }
@@ -389,7 +547,14 @@ pub(super) fn happening(teller: &mut Teller<'_>, kind: &str, step: Step, amount:
         return None;
     }
     let predicate = event.conjugate(&template, teller.tense, step.by != 1);
-    Some(Clause { subject: amount.to_owned(), predicate, own: false, plural: true, timed: false, gains: step.gains() })
+    Some(Clause {
+        subject: amount.to_owned(),
+        predicate,
+        own: false,
+        plural: true,
+        timed: false,
+        gains: step.gains(),
+    })
 }
 
 /// The text with a small first letter.

@@ -19,20 +19,46 @@ const KINDS: [NounKind; 8] = [
 const COLOURS: [&str; 9] = ["red", "blue", "green", "yellow", "white", "black", "brown", "pink", "grey"];
 
 const TOGETHER: [&str; 24] = [
-    "how many {many} do they have together?", "how many {many} do they have together?", "how many do they have together?",
-    "how many {many} do they have in total?", "how many do they have in total?", "how many {many} do they have altogether?",
-    "how many do they have altogether?", "how many {many} do they have in all?", "how many do they have in all?",
-    "what is the total?", "how many {many} is that together?", "how many {many} is that in total?", "how many {many} are there?",
-    "how many {many} are there in total?", "how many in total?", "how many altogether?", "how many together?",
-    "together they have how many {many}?", "what is the total number of {many}?", "find the total number of {many}.",
-    "how many {many} do they all have?", "*count all the {many}: how many are there?",
-    "*if they put them together, how many {many} do they have?", "*what do they have together?",
+    "how many {many} do they have together?",
+    "how many {many} do they have together?",
+    "how many do they have together?",
+    "how many {many} do they have in total?",
+    "how many do they have in total?",
+    "how many {many} do they have altogether?",
+    "how many do they have altogether?",
+    "how many {many} do they have in all?",
+    "how many do they have in all?",
+    "what is the total?",
+    "how many {many} is that together?",
+    "how many {many} is that in total?",
+    "how many {many} are there?",
+    "how many {many} are there in total?",
+    "how many in total?",
+    "how many altogether?",
+    "how many together?",
+    "together they have how many {many}?",
+    "what is the total number of {many}?",
+    "find the total number of {many}.",
+    "how many {many} do they all have?",
+    "*count all the {many}: how many are there?",
+    "*if they put them together, how many {many} do they have?",
+    "*what do they have together?",
 ];
 const HEAPS: [&str; 14] = [
-    "how many are there in total?", "how many {many} are there in total?", "how many {many} are there?", "how many are there?",
-    "how many {many} are there altogether?", "how many {many} are there in all?", "how many is that in total?",
-    "what is the total?", "how many {many} in total?", "how many {many} is that?", "how many altogether?",
-    "what is the total number of {many}?", "*count all the {many}: how many are there?", "*what is the number of all {many}?",
+    "how many are there in total?",
+    "how many {many} are there in total?",
+    "how many {many} are there?",
+    "how many are there?",
+    "how many {many} are there altogether?",
+    "how many {many} are there in all?",
+    "how many is that in total?",
+    "what is the total?",
+    "how many {many} in total?",
+    "how many {many} is that?",
+    "how many altogether?",
+    "what is the total number of {many}?",
+    "*count all the {many}: how many are there?",
+    "*what is the number of all {many}?",
 ];
 
 fn three(teller: &Teller<'_>, plural: bool) -> &'static str {
@@ -47,7 +73,8 @@ pub(super) fn together(teller: &mut Teller<'_>, story: &mut Story) -> String {
 
 fn people(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
     let counts: Vec<i64> = numbers(story);
-    let mut parties: Vec<Party> = lexicon::names(teller.rng, teller.wording, counts.len()).iter().map(Party::person).collect();
+    let mut parties: Vec<Party> =
+        lexicon::names(teller.rng, teller.wording, counts.len()).iter().map(Party::person).collect();
     let speaker = teller.chance(12);
     if speaker {
         parties[0].first = "I".into();
@@ -81,7 +108,11 @@ fn people(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
     match teller.rng.below(10) {
         0 => format!("If {told}, {question}"),
         1 if !speaker => {
-            let open = teller.pick(&["How many {many} do {who} have together", "How many {many} do {who} have in total", "*What is the total of {who}"]);
+            let open = teller.pick(&[
+                "How many {many} do {who} have together",
+                "How many {many} do {who} have in total",
+                "*What is the total of {who}",
+            ]);
             let open = if open.starts_with("What") { "How many {many} do {who} have in all" } else { open };
             let who = and(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
             format!("{} if {told}?", open.replace("{many}", &noun.many).replace("{who}", &who))
@@ -92,14 +123,31 @@ fn people(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
 
 /// "Ann: 8 stamps. Ben: 13 stamps. Total?"
 fn labelled(teller: &mut Teller<'_>, parties: &[Party], counts: &[i64], noun: &Noun) -> String {
-    let amounts: Vec<(String, String)> =
-        parties.iter().zip(counts).map(|(party, count)| (party.first.clone(), teller.count(*count, noun))).collect();
+    let amounts: Vec<(String, String)> = parties
+        .iter()
+        .zip(counts)
+        .map(|(party, count)| (party.first.clone(), teller.count(*count, noun)))
+        .collect();
     let with = |form: fn(&(String, String)) -> String| amounts.iter().map(form).collect::<Vec<_>>();
-    let question = capital(&teller.pick(&["total?", "how many together?", "how many in total?", "together?", "how many {many} in all?"]).replace("{many}", &noun.many));
+    let question = capital(
+        &teller
+            .pick(&[
+                "total?",
+                "how many together?",
+                "how many in total?",
+                "together?",
+                "how many {many} in all?",
+            ])
+            .replace("{many}", &noun.many),
+    );
     match teller.rng.below(4) {
         0 => format!("{}. {question}", with(|(who, amount)| format!("{who}: {amount}")).join(". ")),
         1 => format!("{}. {question}", with(|(who, amount)| format!("{who}: {amount}")).join(", ")),
-        2 => format!("{} have how many {} together?", and(&with(|(who, amount)| format!("{who} ({amount})"))), noun.many),
+        2 => format!(
+            "{} have how many {} together?",
+            and(&with(|(who, amount)| format!("{who} ({amount})"))),
+            noun.many
+        ),
         _ => format!("{}. {question}", with(|(who, amount)| format!("{amount} from {who}")).join(" and ")),
     }
 }
@@ -111,12 +159,28 @@ pub(super) fn changed(teller: &mut Teller<'_>, story: &mut Story) -> String {
     let step = story.steps[0];
     let more = if step.op == Op::Plus { "more" } else { *teller.rng.pick(&["fewer", "fewer", "less"]) };
     let total = story.total();
-    story.endings = vec![format!("Together they have {total} {}.", noun.many), format!("In total they have {total} {}.", noun.many)];
-    let told = teller.pick(&["{a} has {c} and {b} has {n} {more}.", "{a} has {c}. {b} has {n} {more} than {a}.", "{a} has {c} and {b} has {n} {more} than {a}.", "{a} has {c}. {b} has {n} {more}.", "*{b} has {n} {more} than {a}, who has {c}."]);
+    story.endings = vec![
+        format!("Together they have {total} {}.", noun.many),
+        format!("In total they have {total} {}.", noun.many),
+    ];
+    let told = teller.pick(&[
+        "{a} has {c} and {b} has {n} {more}.",
+        "{a} has {c}. {b} has {n} {more} than {a}.",
+        "{a} has {c} and {b} has {n} {more} than {a}.",
+        "{a} has {c}. {b} has {n} {more}.",
+        "*{b} has {n} {more} than {a}, who has {c}.",
+    ]);
     let start = teller.count(story.first, &noun);
     let told = told.replace("{c}", &start).replace("{n}", &teller.number(step.by)).replace("{more}", more);
     let told = told.replace("{a}", &people[0].text).replace("{b}", &people[1].text);
-    let question = teller.pick(&["How many {many} do they have together?", "How many do they have together?", "How many do they have in total?", "How many {many} do they have in all?", "How many {many} do both have together?", "*What do they have together?"]);
+    let question = teller.pick(&[
+        "How many {many} do they have together?",
+        "How many do they have together?",
+        "How many do they have in total?",
+        "How many {many} do they have in all?",
+        "How many {many} do both have together?",
+        "*What do they have together?",
+    ]);
     format!("{told} {}", question.replace("{many}", &noun.many))
 }
 
@@ -134,10 +198,31 @@ pub(super) fn mixed(teller: &mut Teller<'_>, story: &mut Story) -> String {
         story.endings.clear();
     }
     let step = story.steps[1];
-    let amount = if step.gains() { teller.pick(&["{n} more", "{n} more", "another {n}"]) } else { teller.pick(&["{n} of them", "{n} of them", "{n}"]) };
+    let amount = if step.gains() {
+        teller.pick(&["{n} more", "{n} more", "another {n}"])
+    } else {
+        teller.pick(&["{n} of them", "{n} of them", "{n}"])
+    };
     let amount = amount.replace("{n}", &teller.number(step.by));
     let change = super::product::after_amount(teller, step, &amount);
-    let question = if story.ends_in_loss() { teller.pick(&["How many are left?", "How many are left in total?", "How many remain?", "How many are there now?", "How many are left altogether?", "*In the end, how many are left?"]) } else { teller.pick(&["How many are there now?", "How many are there in total now?", "How many is that in all?", "What is the total now?", "*In the end, how many are there?"]) };
+    let question = if story.ends_in_loss() {
+        teller.pick(&[
+            "How many are left?",
+            "How many are left in total?",
+            "How many remain?",
+            "How many are there now?",
+            "How many are left altogether?",
+            "*In the end, how many are left?",
+        ])
+    } else {
+        teller.pick(&[
+            "How many are there now?",
+            "How many are there in total now?",
+            "How many is that in all?",
+            "What is the total now?",
+            "*In the end, how many are there?",
+        ])
+    };
     format!("{heaps}. {}. {question}", capital(&change))
 }
 
@@ -183,20 +268,32 @@ fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
             .map(|(at, (count, colour))| {
                 let last = at + 1 == counts.len();
                 let word = if *count == 1 { &noun.one } else { &noun.many };
-                if short && !last { format!("{} {colour}", teller.number(*count)) } else { format!("{} {colour} {word}", teller.number(*count)) }
+                if short && !last {
+                    format!("{} {colour}", teller.number(*count))
+                } else {
+                    format!("{} {colour} {word}", teller.number(*count))
+                }
             })
             .collect()
     } else {
-        let sorts: [(&str, NounKind); 4] = [("people", NounKind::Person), ("animals", NounKind::Animal), ("vehicles", NounKind::Vehicle), ("things", NounKind::Thing)];
+        let sorts: [(&str, NounKind); 4] = [
+            ("people", NounKind::Person),
+            ("animals", NounKind::Animal),
+            ("vehicles", NounKind::Vehicle),
+            ("things", NounKind::Thing),
+        ];
         let (name, kind) = *teller.rng.pick(&sorts);
         many = name.into();
         people = kind == NounKind::Person;
-        place = placed(teller, match kind {
-            NounKind::Person => "person",
-            NounKind::Animal => "animal",
-            NounKind::Vehicle => "vehicle",
-            _ => "thing",
-        });
+        place = placed(
+            teller,
+            match kind {
+                NounKind::Person => "person",
+                NounKind::Animal => "animal",
+                NounKind::Vehicle => "vehicle",
+                _ => "thing",
+            },
+        );
         let mut found: Vec<Noun> = Vec::new();
         while found.len() < counts.len() {
             let next = lexicon::noun(teller.rng, teller.wording, &[kind]);
@@ -207,7 +304,10 @@ fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
         counts.iter().zip(&found).map(|(count, noun)| teller.count(*count, noun)).collect()
     };
     let total = story.total();
-    story.endings = vec![format!("In total there {} {total}.", be(Tense::Present, total != 1)), format!("There {} {total} in all.", be(Tense::Present, total != 1))];
+    story.endings = vec![
+        format!("In total there {} {total}.", be(Tense::Present, total != 1)),
+        format!("There {} {total} in all.", be(Tense::Present, total != 1)),
+    ];
     let listed = and(&parts);
     let hero = capital(&Party::draw(teller).first);
     let speaker = ["I", "You", "We"].contains(&hero.as_str());
@@ -217,9 +317,25 @@ fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
     let anywhere = matches!(noun.kind, NounKind::Thing | NounKind::Food) || many != noun.many;
     let patterns: &[&str] = match (people, anywhere) {
         // Nobody has nurses, and no pony stands on a desk.
-        (true, _) => &["There {are} {l} {in}.", "There {are} {l} {in}.", "There {are} {l}.", "{L} {are} {in}.", "*{In} there {are} {l}."],
+        (true, _) => &[
+            "There {are} {l} {in}.",
+            "There {are} {l} {in}.",
+            "There {are} {l}.",
+            "{L} {are} {in}.",
+            "*{In} there {are} {l}.",
+        ],
         (_, false) => &["There {are} {l}.", "{hero} {has} {l}.", "{hero} {has} {l}.", "*I see {l}."],
-        _ => &["There {are} {l} {in}.", "There {are} {l} {in}.", "There {are} {l}.", "{hero} {has} {l}.", "{hero} {has} {l}.", "{Thing} {have} {l}.", "{L} {are} {in}.", "*I see {l} {in}.", "*{In} there {are} {l}."],
+        _ => &[
+            "There {are} {l} {in}.",
+            "There {are} {l} {in}.",
+            "There {are} {l}.",
+            "{hero} {has} {l}.",
+            "{hero} {has} {l}.",
+            "{Thing} {have} {l}.",
+            "{L} {are} {in}.",
+            "*I see {l} {in}.",
+            "*{In} there {are} {l}.",
+        ],
     };
     let open = teller.pick(patterns);
     let told = open
@@ -237,11 +353,19 @@ fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
 }
 
 const MORE: [&str; 14] = [
-    "how many more {many} does {a} have than {b}?", "how many more {many} does {a} have than {b}?",
-    "how many more does {a} have than {b}?", "how many more does {a} have?", "how many more {many} does {a} have?",
-    "how many fewer {many} does {b} have than {a}?", "how many fewer does {b} have?", "how many less does {b} have than {a}?",
-    "what is the difference?", "what is the difference between them?", "how many more does {b} need to have as many as {a}?",
-    "by how many {many} is {a} ahead?", "*{a} has more {many} than {b}. How many more?",
+    "how many more {many} does {a} have than {b}?",
+    "how many more {many} does {a} have than {b}?",
+    "how many more does {a} have than {b}?",
+    "how many more does {a} have?",
+    "how many more {many} does {a} have?",
+    "how many fewer {many} does {b} have than {a}?",
+    "how many fewer does {b} have?",
+    "how many less does {b} have than {a}?",
+    "what is the difference?",
+    "what is the difference between them?",
+    "how many more does {b} need to have as many as {a}?",
+    "by how many {many} is {a} ahead?",
+    "*{a} has more {many} than {b}. How many more?",
     "*how many {many} more than {b} does {a} have?",
 ];
 
@@ -256,7 +380,11 @@ pub(super) fn difference(teller: &mut Teller<'_>, story: &mut Story) -> String {
     }
     let total = story.total();
     let word = if total == 1 { &noun.one } else { &noun.many };
-    story.endings = vec![format!("So {a} has {total} more {word}."), format!("{a} has {total} more {word} than {b}."), format!("The difference is {total}.")];
+    story.endings = vec![
+        format!("So {a} has {total} more {word}."),
+        format!("{a} has {total} more {word} than {b}."),
+        format!("The difference is {total}."),
+    ];
     let (large, small) = (story.first, story.steps[0].by);
     let pairs = if teller.chance(70) { [(a, large), (b, small)] } else { [(b, small), (a, large)] };
     let first = format!("{} has {}", pairs[0].0, teller.count(pairs[0].1, &noun));
@@ -277,10 +405,28 @@ fn relative(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun, [a, b]: [&s
     let word = if total == 1 { &noun.one } else { &noun.many };
     story.endings = vec![format!("So {b} has {total} {word}."), format!("{b} has {total} {word}.")];
     let more = if op == Op::Plus { "more" } else { *teller.rng.pick(&["fewer", "fewer", "less"]) };
-    let amount = if teller.coin() { format!("{} {more}", teller.number(by)) } else { format!("{} {more} {}", teller.number(by), if by == 1 { &noun.one } else { &noun.many }) };
+    let amount = if teller.coin() {
+        format!("{} {more}", teller.number(by))
+    } else {
+        format!("{} {more} {}", teller.number(by), if by == 1 { &noun.one } else { &noun.many })
+    };
     let start = teller.count(story.first, noun);
-    let told = teller.pick(&["{a} has {c}. {b} has {m} than {a}.", "{a} has {c}. {b} has {m} than {a}.", "{a} has {c} and {b} has {m}.", "{b} has {m} than {a}. {a} has {c}.", "{a} has {c}, and {b} has {m} than {a}.", "*{b} has {m} than {a}, who has {c}."]);
+    let told = teller.pick(&[
+        "{a} has {c}. {b} has {m} than {a}.",
+        "{a} has {c}. {b} has {m} than {a}.",
+        "{a} has {c} and {b} has {m}.",
+        "{b} has {m} than {a}. {a} has {c}.",
+        "{a} has {c}, and {b} has {m} than {a}.",
+        "*{b} has {m} than {a}, who has {c}.",
+    ]);
     let told = told.replace("{a}", a).replace("{b}", b).replace("{c}", &start).replace("{m}", &amount);
-    let question = teller.pick(&["How many {many} does {b} have?", "How many does {b} have?", "How many {many} does {b} have?", "What is {b}'s number of {many}?", "How many {many} has {b} got?", "*So how many {many} does {b} have?"]);
+    let question = teller.pick(&[
+        "How many {many} does {b} have?",
+        "How many does {b} have?",
+        "How many {many} does {b} have?",
+        "What is {b}'s number of {many}?",
+        "How many {many} has {b} got?",
+        "*So how many {many} does {b} have?",
+    ]);
     format!("{told} {}", question.replace("{b}", b).replace("{many}", &noun.many))
 }

@@ -6,29 +6,64 @@ use super::story::Story;
 use super::teller::Teller;
 use super::words::{Tense, have};
 
-const KINDS: [NounKind; 5] = [NounKind::Thing, NounKind::Thing, NounKind::Thing, NounKind::Food, NounKind::Food];
+const KINDS: [NounKind; 5] =
+    [NounKind::Thing, NounKind::Thing, NounKind::Thing, NounKind::Food, NounKind::Food];
 const GROUPS: [(&str, &str); 16] = [
-    ("box", "boxes"), ("bag", "bags"), ("basket", "baskets"), ("jar", "jars"), ("shelf", "shelves"), ("pack", "packs"),
-    ("tray", "trays"), ("plate", "plates"), ("row", "rows"), ("table", "tables"), ("drawer", "drawers"),
-    ("packet", "packets"), ("crate", "crates"), ("pile", "piles"), ("bucket", "buckets"), ("bowl", "bowls"),
+    ("box", "boxes"),
+    ("bag", "bags"),
+    ("basket", "baskets"),
+    ("jar", "jars"),
+    ("shelf", "shelves"),
+    ("pack", "packs"),
+    ("tray", "trays"),
+    ("plate", "plates"),
+    ("row", "rows"),
+    ("table", "tables"),
+    ("drawer", "drawers"),
+    ("packet", "packets"),
+    ("crate", "crates"),
+    ("pile", "piles"),
+    ("bucket", "buckets"),
+    ("bowl", "bowls"),
 ];
 const TOLD: [&str; 21] = [
-    "there are {g} {groups} with {e} {many} each", "there are {g} {groups} with {e} {many} each",
-    "there are {g} {groups} of {e} {many}", "{S} {has} {g} {groups} with {e} {many} each",
-    "{S} {has} {g} {groups} with {e} {many} in each", "{S} {has} {g} {groups} of {e} {many}",
-    "{S} {has} {g} {groups} of {e} {many} each", "{S} {has} {g} {groups}. Each {group} has {e} {many}",
-    "there are {g} {groups}. Each {group} has {e} {many}", "each {group} has {e} {many}. There are {g} {groups}",
-    "{S} {has} {g} {groups}. Every {group} has {e} {many}", "{g} {groups} have {e} {many} each",
-    "every {group} has {e} {many} and there are {g} {groups}", "{g} {groups} with {e} {many} each",
-    "each of {g} {groups} has {e} {many}", "each of {g} children has {e} {many}", "{g} {groups}, {e} {many} in every {group}",
-    "{g} {groups} and {e} {many} in each", "{g} children have {e} {many} each",
-    "*with {e} {many} in every {group}, {S} {has} {g} {groups}", "*{S} {has} {g} {groups}, and every one of them has {e} {many}",
+    "there are {g} {groups} with {e} {many} each",
+    "there are {g} {groups} with {e} {many} each",
+    "there are {g} {groups} of {e} {many}",
+    "{S} {has} {g} {groups} with {e} {many} each",
+    "{S} {has} {g} {groups} with {e} {many} in each",
+    "{S} {has} {g} {groups} of {e} {many}",
+    "{S} {has} {g} {groups} of {e} {many} each",
+    "{S} {has} {g} {groups}. Each {group} has {e} {many}",
+    "there are {g} {groups}. Each {group} has {e} {many}",
+    "each {group} has {e} {many}. There are {g} {groups}",
+    "{S} {has} {g} {groups}. Every {group} has {e} {many}",
+    "{g} {groups} have {e} {many} each",
+    "every {group} has {e} {many} and there are {g} {groups}",
+    "{g} {groups} with {e} {many} each",
+    "each of {g} {groups} has {e} {many}",
+    "each of {g} children has {e} {many}",
+    "{g} {groups}, {e} {many} in every {group}",
+    "{g} {groups} and {e} {many} in each",
+    "{g} children have {e} {many} each",
+    "*with {e} {many} in every {group}, {S} {has} {g} {groups}",
+    "*{S} {has} {g} {groups}, and every one of them has {e} {many}",
 ];
 const ASKED: [&str; 14] = [
-    "how many {many} are there?", "how many {many} are there in total?", "how many {many} are there altogether?",
-    "how many {many} is that?", "how many {many} in all?", "how many {many}?", "what is the total?", "how many are there?",
-    "how many {many} are there in all?", "how many is that in total?", "what is the total number of {many}?",
-    "tell me how many {many} there are.", "*work out the number of {many}.", "*count the {many}: how many are there?",
+    "how many {many} are there?",
+    "how many {many} are there in total?",
+    "how many {many} are there altogether?",
+    "how many {many} is that?",
+    "how many {many} in all?",
+    "how many {many}?",
+    "what is the total?",
+    "how many are there?",
+    "how many {many} are there in all?",
+    "how many is that in total?",
+    "what is the total number of {many}?",
+    "tell me how many {many} there are.",
+    "*work out the number of {many}.",
+    "*count the {many}: how many are there?",
 ];
 
 /// Tells of equal groups, and what happens after; returns the prompt and what the key needs beside the chain.
@@ -38,7 +73,8 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> (String, Strin
     let total = story.total();
     let word = if total == 1 { &noun.one } else { &noun.many };
     let are = if total == 1 { "is" } else { "are" };
-    story.endings = vec![format!("So there {are} {total} {word}."), format!("In the end there {are} {total} {word}.")];
+    story.endings =
+        vec![format!("So there {are} {total} {word}."), format!("In the end there {are} {total} {word}.")];
     let content = noun.one.clone();
     if story.steps.len() == 1 && teller.chance(18) {
         return (priced(teller, story), content);
@@ -70,9 +106,26 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> (String, Strin
         told += &format!(" {}.", capital(&after(teller, *step, &noun)));
     }
     let question = if story.ends_in_loss() && teller.coin() {
-        teller.pick(&["How many are left?", "How many {many} are left?", "How many remain?", "How many {many} remain?", "*How many of the {many} are left?"]).replace("{many}", &noun.many)
+        teller
+            .pick(&[
+                "How many are left?",
+                "How many {many} are left?",
+                "How many remain?",
+                "How many {many} remain?",
+                "*How many of the {many} are left?",
+            ])
+            .replace("{many}", &noun.many)
     } else {
-        teller.pick(&["How many {many} are there now?", "How many are there now?", "How many {many} are there in the end?", "How many {many} is that?", "What is the total now?", "*Work out how many {many} there are now."]).replace("{many}", &noun.many)
+        teller
+            .pick(&[
+                "How many {many} are there now?",
+                "How many are there now?",
+                "How many {many} are there in the end?",
+                "How many {many} is that?",
+                "What is the total now?",
+                "*Work out how many {many} there are now.",
+            ])
+            .replace("{many}", &noun.many)
     };
     (format!("{told} {question}"), content)
 }
@@ -87,11 +140,29 @@ pub(super) fn after(teller: &mut Teller<'_>, step: super::story::Step, noun: &No
 pub(super) fn after_amount(teller: &mut Teller<'_>, step: super::story::Step, amount: &str) -> String {
     let be = if step.by == 1 { "is" } else { "are" };
     let patterns: &[&str] = if step.gains() {
-        &["{o} {be} added", "then {o} {be} added", "someone adds {o}", "I add {o}", "we get {o}", "{o} {be} bought", "then {o} come"]
+        &[
+            "{o} {be} added",
+            "then {o} {be} added",
+            "someone adds {o}",
+            "I add {o}",
+            "we get {o}",
+            "{o} {be} bought",
+            "then {o} come",
+        ]
     } else {
-        &["{o} {be} taken away", "then {o} {be} taken", "someone takes {o}", "I use {o}", "{o} {be} lost", "{o} {be} sold", "then {o} {be} given away", "we remove {o}"]
+        &[
+            "{o} {be} taken away",
+            "then {o} {be} taken",
+            "someone takes {o}",
+            "I use {o}",
+            "{o} {be} lost",
+            "{o} {be} sold",
+            "then {o} {be} given away",
+            "we remove {o}",
+        ]
     };
-    let pattern = teller.pick(patterns).replace("{o} come", if step.by == 1 { "{o} comes" } else { "{o} come" });
+    let pattern =
+        teller.pick(patterns).replace("{o} come", if step.by == 1 { "{o} comes" } else { "{o} come" });
     pattern.replace("{o}", amount).replace("{be}", be)
 }
 
@@ -112,11 +183,31 @@ fn priced(teller: &mut Teller<'_>, story: &mut Story) -> String {
         };
     }
     let hero = Party::draw(teller);
-    let (verb, things) = *teller.rng.pick(&[("read", "pages"), ("walk", "miles"), ("write", "letters"), ("make", "toys"), ("eat", "apples"), ("run", "laps")]);
+    let (verb, things) = *teller.rng.pick(&[
+        ("read", "pages"),
+        ("walk", "miles"),
+        ("write", "letters"),
+        ("make", "toys"),
+        ("eat", "apples"),
+        ("run", "laps"),
+    ]);
     let time = *teller.rng.pick(&[("day", "days"), ("week", "weeks"), ("hour", "hours")]);
     let does = if hero.plural { verb.to_owned() } else { format!("{verb}s") };
     story.endings = vec![format!("In total that is {total} {things}."), format!("That is {total} {things}.")];
-    let told = format!("{} {does} {e} {things} {} {} for {g} {}", hero.opening(), teller.rng.pick(&["every", "each", "a"]).to_owned(), time.0, time.1).replace("a hour", "an hour");
-    let question = teller.pick(&["How many {t} is that?", "How many {t} is that in total?", "How many {t} in all?", "What is the total?", "*What number of {t} is that?"]);
+    let told = format!(
+        "{} {does} {e} {things} {} {} for {g} {}",
+        hero.opening(),
+        teller.rng.pick(&["every", "each", "a"]).to_owned(),
+        time.0,
+        time.1
+    )
+    .replace("a hour", "an hour");
+    let question = teller.pick(&[
+        "How many {t} is that?",
+        "How many {t} is that in total?",
+        "How many {t} in all?",
+        "What is the total?",
+        "*What number of {t} is that?",
+    ]);
     format!("{told}. {}", question.replace("{t}", things))
 }

@@ -1,7 +1,7 @@
 //! Whoever tells a story: the random choices, the wording, how numbers are written, and how clauses become sentences.
 
-use super::super::lexicon::{Noun, Wording, capital, in_words};
 use super::super::Rng;
+use super::super::lexicon::{Noun, Wording, capital, in_words};
 use super::story::Step;
 use super::words::Tense;
 
@@ -12,17 +12,61 @@ const DOZENS: usize = 20;
 
 /// When something happens, before the clause.
 const BEFORE: [&str; 34] = [
-    "then", "then", "then", "then", "then,", "next,", "after that,", "later", "later,", "after lunch", "after lunch,",
-    "in the afternoon", "in the afternoon,", "in the evening", "on Monday", "on Tuesday", "on Friday,", "on Saturday",
-    "on Sunday", "the next day", "the next day,", "but then", "now", "afterwards,", "soon", "a little later,",
-    "an hour later,", "after school", "the following week", "and then", "*some time after that,", "*before dinner,",
-    "*two days later", "*once the rain stops,",
+    "then",
+    "then",
+    "then",
+    "then",
+    "then,",
+    "next,",
+    "after that,",
+    "later",
+    "later,",
+    "after lunch",
+    "after lunch,",
+    "in the afternoon",
+    "in the afternoon,",
+    "in the evening",
+    "on Monday",
+    "on Tuesday",
+    "on Friday,",
+    "on Saturday",
+    "on Sunday",
+    "the next day",
+    "the next day,",
+    "but then",
+    "now",
+    "afterwards,",
+    "soon",
+    "a little later,",
+    "an hour later,",
+    "after school",
+    "the following week",
+    "and then",
+    "*some time after that,",
+    "*before dinner,",
+    "*two days later",
+    "*once the rain stops,",
 ];
 /// When something happens, after the clause.
 const AFTER: [&str; 18] = [
-    "in the morning", "in the afternoon", "after lunch", "later", "on Monday", "on Wednesday", "on Thursday", "on Sunday",
-    "the next day", "today", "at night", "in the evening", "before dinner", "after a while", "that day", "at noon",
-    "*on the same day", "*a moment later",
+    "in the morning",
+    "in the afternoon",
+    "after lunch",
+    "later",
+    "on Monday",
+    "on Wednesday",
+    "on Thursday",
+    "on Sunday",
+    "the next day",
+    "today",
+    "at night",
+    "in the evening",
+    "before dinner",
+    "after a while",
+    "that day",
+    "at noon",
+    "*on the same day",
+    "*a moment later",
 ];
 /// Two times of one clause.
 const TWICE: [[&str; 2]; 9] = [
@@ -35,6 +79,14 @@ const TWICE: [[&str; 2]; 9] = [
     ["one day", "the next day"],
     ["this week", "next week"],
     ["today", "tomorrow"],
+];
+
+/// Three times of one clause.
+const THRICE: [[&str; 3]; 4] = [
+    ["on Friday", "on Saturday", "on Sunday"],
+    ["on Monday", "on Tuesday", "on Wednesday"],
+    ["in the morning", "at noon", "in the evening"],
+    ["in the first week", "in the second week", "in the third week"],
 ];
 
 /// One thing that happens.
@@ -111,16 +163,54 @@ impl<'a> Teller<'a> {
     /// What is gained or lost, told in short or in full: "7 more", "another 7 pens", "5 of them".
     pub(super) fn amount(&mut self, step: Step, noun: &Noun, poss: &str) -> String {
         let patterns: &[&str] = match (step.gains(), step.by) {
-            (true, 1) => &["{n} more", "one more", "{n} more {one}", "another {one}", "another one", "*{n} {one} more"],
+            (true, 1) => {
+                &["{n} more", "one more", "{n} more {one}", "another {one}", "another one", "*{n} {one} more"]
+            }
             (true, _) => &[
-                "{n} more", "{n} more", "{n} more", "{n} more", "{n} more", "{n} more {many}", "{n} more {many}",
-                "{n} more {many}", "another {n}", "another {n}", "another {n} {many}", "{n}", "{n} {many}", "{n} new {many}",
-                "{n} extra {many}", "{n} more of them", "{n} new ones", "{n} others", "*{n} {many} more", "*{n} other {many}",
+                "{n} more",
+                "{n} more",
+                "{n} more",
+                "{n} more",
+                "{n} more",
+                "{n} more {many}",
+                "{n} more {many}",
+                "{n} more {many}",
+                "another {n}",
+                "another {n}",
+                "another {n} {many}",
+                "{n}",
+                "{n} {many}",
+                "{n} new {many}",
+                "{n} extra {many}",
+                "{n} more of them",
+                "{n} new ones",
+                "{n} others",
+                "*{n} {many} more",
+                "*{n} other {many}",
             ],
-            (false, 1) => &["{n}", "one", "{n} of them", "one of them", "{n} {one}", "one {one}", "*one of those {many}"],
+            (false, 1) => &[
+                "{n}",
+                "one",
+                "{n} of them",
+                "one of them",
+                "{n} {one}",
+                "one {one}",
+                "*one of those {many}",
+            ],
             (false, _) => &[
-                "{n}", "{n}", "{n}", "{n}", "{n} of them", "{n} of them", "{n} of them", "{n} {many}", "{n} {many}",
-                "{n} of the {many}", "{n} of the {many}", "{n} of {poss} {many}", "*{n} of those {many}",
+                "{n}",
+                "{n}",
+                "{n}",
+                "{n}",
+                "{n} of them",
+                "{n} of them",
+                "{n} of them",
+                "{n} {many}",
+                "{n} {many}",
+                "{n} of the {many}",
+                "{n} of the {many}",
+                "{n} of {poss} {many}",
+                "*{n} of those {many}",
                 "*{n} of all the {many}",
             ],
         };
@@ -158,6 +248,11 @@ impl<'a> Teller<'a> {
         TWICE[self.rng.below(past)]
     }
 
+    /// Three times that go together.
+    pub(super) fn thrice(&mut self) -> [&'static str; 3] {
+        *self.rng.pick(&THRICE)
+    }
+
     /// Clauses in one sentence or several, without the full stop of the last.
     pub(super) fn sentences(&mut self, clauses: &[Clause]) -> String {
         let mut text = String::new();
@@ -170,10 +265,11 @@ impl<'a> Teller<'a> {
             let before = if timed { String::new() } else { before };
             let after = if timed || !before.is_empty() { String::new() } else { self.after() };
             let sentence = before + &self.joined(&clauses[at..at + taken]) + &after;
-            if at > 0 {
-                text += ". ";
+            match at {
+                0 => text += &capital(&sentence),
+                _ if self.chance(4) => text += &format!("; {sentence}"),
+                _ => text += &format!(". {}", capital(&sentence)),
             }
-            text += &capital(&sentence);
             at += taken;
         }
         text
@@ -191,17 +287,26 @@ impl<'a> Teller<'a> {
                 self.pick(&[" and", " and", " and", " and then", ", then", ", and then", "*, and after that"])
             } else {
                 self.pick(&[
-                    " and", " and", " and", " but", ", but", " and then", ", then", ", but then", " but then",
-                    "*, and after that", "*, while",
+                    " and",
+                    " and",
+                    " and",
+                    " but",
+                    ", but",
+                    " and then",
+                    ", then",
+                    ", but then",
+                    " but then",
+                    "*, and after that",
+                    "*, while",
                 ])
             };
             let short = clause.own && last.own && clause.plural == first.plural && self.chance(80);
             // "while loses 5" is no English: the subject stays.
-            let part = if short && !link.contains("while") { clause.predicate.clone() } else { clause.whole() };
+            let part =
+                if short && !link.contains("while") { clause.predicate.clone() } else { clause.whole() };
             text += &format!("{link} {part}");
             last = clause;
         }
         text
     }
 }
-

@@ -76,7 +76,11 @@ fn prompts_and_numbers_stay_within_bounds() {
             let sum = leftover == '*' && problem.kind == "arith/bare";
             assert!(sum || !problem.prompt.contains(leftover), "{}", problem.prompt);
         }
-        assert!(!problem.prompt.contains(" the the ") && !problem.prompt.contains(".."), "{}", problem.prompt);
+        assert!(
+            !problem.prompt.contains(" the the ") && !problem.prompt.contains(".."),
+            "{}",
+            problem.prompt
+        );
     }
 }
 
