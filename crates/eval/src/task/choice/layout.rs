@@ -88,7 +88,12 @@ pub(super) fn prompt(
     texts: &[String],
 ) -> String {
     let section = if labels.is_empty() { "bare" } else { "labelled" };
-    let pattern = FRAMES.find(rng, wording, section, |tag| tag == "E" || !stem.mark.is_empty());
+    let open = stem.mark.is_empty() && !stem.text.ends_with(['?', '.']);
+    let pattern = FRAMES.find(rng, wording, section, |tag| match tag {
+        "X" => true,
+        "E" => !open,
+        _ => !stem.mark.is_empty(),
+    });
     let frame = expand(rng, pattern.expect("there are frames for every question").text).replace("\\n", "\n");
     let lines = if frame.contains("\n{O}") { rng.below(8) > 0 } else { rng.below(12) == 0 };
     let frame = if lines { frame.replace(" {O}", "\n{O}").replace("{O}. ", "{O}\n") } else { frame };

@@ -111,12 +111,12 @@ impl References {
         let people = items.sort == Sort::People;
         let (mut singular, plural) = if before {
             (
-                vec!["this list", "the list", "the following list", "this list"],
+                vec!["this list", "the list", "the following list", "this list", "this row"],
                 vec!["these {things}", "these {things}", "the following {things}", "the {things}", "these"],
             )
         } else {
             (
-                vec!["it", "the list", "this list", "that list"],
+                vec!["it", "the list", "this list", "that list", "the row"],
                 vec!["them", "these {things}", "the {things}", "them"],
             )
         };
