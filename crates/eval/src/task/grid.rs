@@ -57,7 +57,11 @@ impl Task for Grid {
         let rule = if kind.starts_with("grid/sudoku") { Rule::Sudoku } else { Rule::Latin };
         let open = kind.ends_with("-open");
         let (puzzle, completions) = loop {
-            let empty = if open { rng.between(8, 14) } else { rng.between(6, 10) };
+            let empty = match open {
+                true => rng.between(8, 14),
+                false if rng.below(6) == 0 => rng.between(3, 5),
+                false => rng.between(6, 10),
+            };
             let full = *rng.pick(full_grids(rule));
             let puzzle = Puzzle { rule, cells: blank(rng, full, empty as usize) };
             let completions = puzzle.completions(usize::MAX);
@@ -72,7 +76,7 @@ impl Task for Grid {
         Problem {
             task: self.name().into(),
             kind: kind.into(),
-            prompt: fill_slots(&pattern, &[("grid", &grid)]),
+            prompt: fill_slots(&pattern, &[("note", gap_note(rng, gap)), ("grid", &grid)]),
             response: draw(rng.pick(&completions)),
             key: format!("{rule:?}:{}", draw(&puzzle.cells).replace(['\n', ' '], "")),
             facts: Facts::Grid(puzzle),
@@ -142,6 +146,19 @@ fn full_grids(rule: Rule) -> &'static [Cells] {
         Rule::Latin => &LATIN,
     };
     known.get_or_init(|| Puzzle { rule, cells: [0; SIDE * SIDE] }.completions(usize::MAX))
+}
+
+/// A remark on what stands for an empty cell; mostly none.
+fn gap_note(rng: &mut Rng, gap: &str) -> &'static str {
+    let notes: &[&str] = match gap {
+        "." => &[" Dots are empty.", " The dots are empty cells.", " A dot is an empty cell."],
+        "?" => &[" The question marks are empty.", " Replace the question marks."],
+        "0" => &[" 0 means empty.", " A zero is an empty cell.", " Zeros are empty."],
+        "x" => &[" The x's are empty.", " An x is an empty cell.", " x means unknown."],
+        "-" => &[" A dash is an empty cell.", " Dashes are empty."],
+        _ => &[" The gaps are marked with _.", " _ is an empty cell.", " Underscores are empty."],
+    };
+    if rng.below(4) == 0 { *rng.pick(notes) } else { "" }
 }
 
 fn blank(rng: &mut Rng, mut cells: Cells, empty: usize) -> Cells {

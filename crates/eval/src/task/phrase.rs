@@ -5,6 +5,7 @@
 //! in training. Invariant: fresh wording is drawn from the `~` lines where a section has some.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use super::Rng;
 use super::lexicon::Wording;
@@ -62,6 +63,28 @@ impl Phrases {
         let known = &self.sections[section];
         known.fresh.len() as f64 / (known.fresh.len() + known.usual.len()) as f64
     }
+}
+
+static CHATTER: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("chatter.txt")));
+
+/// The prompt with, in a few per cent of all cases, a greeting before it or thanks after it. `topic` may add a section of
+/// its own to the general ones.
+pub(super) fn chatter(rng: &mut Rng, wording: Wording, topic: &str, prompt: String) -> String {
+    let section = |rng: &mut Rng, place: &str| {
+        let own = format!("{place}.{topic}");
+        if CHATTER.has(&own) && rng.coin() { own } else { place.to_string() }
+    };
+    let mut prompt = prompt;
+    if rng.below(100) < 6 {
+        let section = section(rng, "before");
+        prompt = format!("{} {prompt}", CHATTER.draw(rng, wording, &section));
+    }
+    if rng.below(100) < 6 {
+        let section = section(rng, "after");
+        let stop = if prompt.ends_with(['.', '?', '!', ':', ',']) { "" } else { "." };
+        prompt = format!("{prompt}{stop} {}", CHATTER.draw(rng, wording, &section));
+    }
+    prompt
 }
 
 /// Makes the choices of a pattern.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::demand::Family;
 use super::{read, told};
-use crate::task::lexicon::{self, NounKind, categories, category};
+use crate::task::lexicon::{self, NounKind, Pronoun, categories, category};
 use crate::task::phrase::expand;
 use crate::task::{Rng, Wording};
 
@@ -38,7 +38,7 @@ impl Trait {
                 "[its first letter|the initial]",
             ],
             Self::Initial => [
-                "[their first letters|their first letters|their initials|the first letter of each|the letter they start with]",
+                "[their first letters|their first letters|their initials|the first letter of each|the letter they start with|the letter each one starts with|what letter they begin with|what letter they start with|the letter each begins with]",
                 "[its first letter|the letter it starts with|its initial]",
             ],
             Self::Length => [
@@ -118,7 +118,8 @@ impl Family for Letters {
         let letters = Self { category: title.into(), count: rng.between(2, most) as usize, follows };
         let [their, its] = follows.words(rng, title == "name");
         let slots = [("members", many.as_str()), ("their", &their), ("its", &its)];
-        let prompt = told(rng, wording, "letters", letters.count, &slots);
+        let prompt = told(rng, wording, "letters", letters.count, &slots)
+            .replace("with what letter", "and what letter");
         (letters, prompt)
     }
 
@@ -141,10 +142,29 @@ impl Family for Letters {
     }
 }
 
+/// Whose names a title of names asks for, where it asks for girls' or boys' names.
+pub(super) fn pronoun(title: &str) -> Option<Pronoun> {
+    match title {
+        "girl" => Some(Pronoun::She),
+        "boy" => Some(Pronoun::He),
+        _ => None,
+    }
+}
+
 /// Different words of a category.
 pub(super) fn words(rng: &mut Rng, wording: Wording, title: &str, count: usize) -> Vec<String> {
     if title == "name" {
         return lexicon::names(rng, wording, count).into_iter().map(|name| name.text).collect();
+    }
+    if let Some(pronoun) = pronoun(title) {
+        let mut chosen: Vec<String> = Vec::new();
+        while chosen.len() < count {
+            let name = lexicon::name(rng, wording);
+            if name.pronoun == pronoun && !chosen.contains(&name.text) {
+                chosen.push(name.text);
+            }
+        }
+        return chosen;
     }
     if let Some(category) = categories().iter().find(|category| category.one() == title) {
         return rng.sample(&category.members, count);

@@ -71,9 +71,29 @@ impl List {
                 Limit::Without(words(rng, wording, title, count))
             }
             4 if title == "name" => Limit::Initial(*rng.pick(&INITIALS)),
+            4 => shared_initial(rng, title).map_or(Limit::None, Limit::Initial),
             _ => Limit::None,
         }
     }
+}
+
+/// How many members of a category begin with a letter.
+fn beginning(title: &str, letter: char) -> usize {
+    let members =
+        categories().iter().filter(|category| category.one() == title).flat_map(|category| &category.members);
+    members.filter(|member| member.starts_with(letter)).count()
+}
+
+/// A letter several members of a category begin with.
+fn shared_initial(rng: &mut Rng, title: &str) -> Option<char> {
+    let members = &categories().iter().find(|category| category.one() == title)?.members;
+    let first = |word: &String| word.chars().next();
+    let shared: Vec<char> = members
+        .iter()
+        .filter_map(first)
+        .filter(|letter| members.iter().filter(|other| first(other) == Some(*letter)).count() > 1)
+        .collect();
+    (!shared.is_empty()).then(|| *rng.pick(&shared))
 }
 
 /// How many words of a category there are to draw from.
@@ -89,8 +109,19 @@ impl Family for List {
         let (title, many) = if rng.below(3) == 0 {
             (
                 "name",
-                (*rng.pick(&["names", "first names", "names", "names of people", "people's names"]))
-                    .to_string(),
+                (*rng.pick(&[
+                    "names",
+                    "first names",
+                    "names",
+                    "names of people",
+                    "people's names",
+                    "girls' names",
+                    "boys' names",
+                    "girl names",
+                    "boy names",
+                    "names for a dog",
+                ]))
+                .to_string(),
             )
         } else {
             let category = category(rng, wording);
@@ -98,6 +129,10 @@ impl Family for List {
         };
         let limit = Self::draw_limit(rng, wording, title);
         let most = (members(title).saturating_sub(2)).min(8) as i64;
+        let most = match &limit {
+            Limit::Initial(letter) if title != "name" => beginning(title, *letter) as i64,
+            _ => most,
+        };
         let list = Self { category: title.into(), count: rng.between(2, most.max(2)) as usize, limit };
         let rule = match &list.limit {
             Limit::Sorted => expand(
@@ -148,7 +183,9 @@ impl Family for List {
                         "name" => lexicon::name(rng, wording).text,
                         title => words(rng, wording, title, 1).remove(0),
                     };
-                    let scarce = matches!(self.limit, Limit::Initial(_)) && wording == Wording::Fresh;
+                    let scarce = matches!(self.limit, Limit::Initial(_))
+                        && wording == Wording::Fresh
+                        && self.category == "name";
                     // Fresh names are few: any name of the letter will do for an answer that is not trained on.
                     let word = if scarce { lexicon::name(rng, Wording::Usual).text } else { word };
                     if self.belongs(&word) && !chosen.contains(&word) {

@@ -25,7 +25,7 @@ pub use demand::Demand;
 pub use variety::{Variety, variety};
 
 use super::lexicon::{capital, in_words, untidy};
-use super::phrase::{Phrases, fill};
+use super::phrase::{Phrases, chatter, fill};
 use super::{Facts, Problem, Rng, Score, Task, Wording};
 
 static PATTERNS: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("patterns.txt")));
@@ -96,7 +96,12 @@ impl Task for Open {
         Problem {
             task: self.name().into(),
             kind: kind.into(),
-            prompt: if prompt.contains('\n') { prompt } else { untidy(rng, prompt) },
+            prompt: if prompt.contains('\n') {
+                prompt
+            } else {
+                let prompt = chatter(rng, wording, "open", prompt);
+                untidy(rng, prompt)
+            },
             response: if demand.has_parts() { shown.set(&answer) } else { answer.join("\n") },
             key: format!("{kind}:{}", demand.key()),
             facts: Facts::Open(Wish { demand, layout }),
@@ -130,8 +135,8 @@ fn told(rng: &mut Rng, wording: Wording, section: &str, count: usize, slots: &[(
     let pattern = PATTERNS.draw(rng, wording, section);
     let text = fill(&pattern, slots);
     let text = fill(&text, &[("n", &count), ("N", &capital(&count))]);
-    // A pattern may begin with a slot.
-    if pattern.starts_with('{') { capital(&text) } else { text }
+    // A pattern may begin with a slot; the words of a list stay as they are.
+    if pattern.starts_with('{') && section != "shuffle" { capital(&text) } else { text }
 }
 
 #[cfg(test)]

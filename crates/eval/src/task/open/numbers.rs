@@ -8,31 +8,38 @@ use crate::task::lexicon::{self, NounKind, capital};
 use crate::task::phrase::{expand, fill};
 use crate::task::{Rng, Wording};
 
-/// Pairs of numbers with a given sum.
+/// Pairs of numbers with a given sum or difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairs {
     count: usize,
-    sum: i64,
+    result: i64,
+    /// The two differ by the result instead of adding up to it.
+    apart: bool,
 }
 
 impl Family for Pairs {
     fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
         let count = rng.between(2, 5);
-        let pairs = Self { count: count as usize, sum: rng.between(2 * count, 99) };
-        let prompt = told(rng, wording, "pairs", pairs.count, &[("t", &pairs.sum.to_string())]);
+        let apart = rng.below(4) == 0;
+        let result = if apart { rng.between(1, 50) } else { rng.between(2 * count, 99) };
+        let pairs = Self { count: count as usize, result, apart };
+        let section = if apart { "pairs.apart" } else { "pairs" };
+        let prompt = told(rng, wording, section, pairs.count, &[("t", &result.to_string())]);
         (pairs, prompt)
     }
 
     fn key(&self) -> String {
-        format!("{}:{}", self.count, self.sum)
+        format!("{}:{}:{}", self.count, self.result, self.apart)
     }
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
-        let firsts: Vec<i64> = (0..=self.sum / 2).collect();
-        let glue = *rng.pick(&[" and ", " and ", " + "]);
+        let last = if self.apart { 99 - self.result } else { self.result / 2 };
+        let firsts: Vec<i64> = (0..=last).collect();
+        let glue = *rng.pick(if self.apart { &[" and "] } else { &[" and ", " and ", " + "] });
         let chosen = rng.sample(&firsts, self.count);
         let mut part = |a: i64| {
-            let [a, b] = if rng.coin() { [a, self.sum - a] } else { [self.sum - a, a] };
+            let b = if self.apart { self.result + a } else { self.result - a };
+            let [a, b] = if rng.coin() { [a, b] } else { [b, a] };
             format!("{a}{glue}{b}")
         };
         chosen.into_iter().map(&mut part).collect()
@@ -45,7 +52,7 @@ impl Family for Pairs {
         })?;
         let signs: Vec<&str> = found.iter().map(|(sign, _)| *sign).collect();
         let content: Vec<[i64; 2]> = found.iter().map(|(_, [a, b])| [*a.min(b), *a.max(b)]).collect();
-        let right = content.iter().all(|[a, b]| a + b == self.sum);
+        let right = content.iter().all(|[a, b]| if self.apart { b - a } else { a + b } == self.result);
         (right && read::uniform(&signs) && read::distinct(&content)).then(|| format!("{content:?}"))
     }
 }

@@ -18,23 +18,43 @@ pub struct Records {
     fields: Vec<String>,
     /// The first id, where it is given.
     first: Option<i64>,
+    /// How much an id is more than the one before.
+    step: i64,
     /// What follows the `@`, where it is given.
     domain: Option<String>,
 }
 
-const FIELDS: [&[&str]; 7] = [
+const FIELDS: [&[&str]; 13] = [
     &["id", "name"],
+    &["name", "age"],
     &["name", "email"],
     &["id", "name", "email"],
     &["id", "name", "email"],
+    &["name", "age", "email"],
+    &["id", "name", "age"],
     &["price", "quantity", "total"],
+    &["item", "price", "quantity", "total"],
     &["id", "price", "quantity", "total"],
+    &["id", "item", "price"],
+    &["item", "price"],
     &["id", "name", "email", "price", "quantity", "total"],
 ];
 
-const DOMAINS: [&str; 12] = [
-    "mail.com", "mail.org", "shop.com", "test.org", "home.net", "work.com", "post.net", "site.org",
-    "club.com", "farm.net", "team.org", "city.com",
+const DOMAINS: [&str; 14] = [
+    "mail.com",
+    "mail.org",
+    "shop.com",
+    "test.org",
+    "home.net",
+    "work.com",
+    "post.net",
+    "site.org",
+    "club.com",
+    "farm.net",
+    "team.org",
+    "city.com",
+    "example.com",
+    "example.org",
 ];
 
 impl Records {
@@ -46,8 +66,12 @@ impl Records {
         let mut notes = Vec::new();
         if self.has("id") {
             notes.push(match self.first {
+                Some(first) if self.step > 1 => {
+                    let pattern = expand(rng, "[The ids count up from {f} in steps of {k}.|Ids start at {f} and go up by {k}.|The ids go up by {k} from {f}.]");
+                    fill(&pattern, &[("f", &first.to_string()), ("k", &self.step.to_string())])
+                }
                 Some(first) => {
-                    let pattern = expand(rng, "[The ids count up from {}.|Ids start at {}.|The first id is {} and they count up.|Number them from {}.]");
+                    let pattern = expand(rng, "[The ids count up from {}.|The ids should count up from {}.|Ids start at {}.|Ids count up from {}.|The first id is {} and they count up.|Number them from {}.]");
                     pattern.replace("{}", &first.to_string())
                 }
                 None => expand(rng, "[The ids count up.|The ids go up by one.|Ids count up by 1.|The ids are consecutive.|]"),
@@ -56,10 +80,10 @@ impl Records {
         if self.has("email") {
             let pattern = match self.domain {
                 Some(_) => {
-                    "[The email is the name in lower case at {d}.|Emails end in @{d}.|Use @{d} for the email.|The email follows from the name, at {d}.|Each email is name@{d}.]"
+                    "[The email is the name in lower case at {d}.|Emails end in @{d}.|Use @{d} for the email.|The email follows from the name, at {d}.|Each email is name@{d}.|The email is like firstname@{d}.|The email should be the name at {d}.]"
                 }
                 None => {
-                    "[The email follows from the name.|The email is made from the name.|The email matches the name.|The email is the name in small letters at some domain.|]"
+                    "[The email follows from the name.|The email should be made from the name.|The email is made from the name.|The email matches the name.|The email is the name in small letters at some domain.|]"
                 }
             };
             let domain = self.domain.as_deref().unwrap_or_default();
@@ -80,13 +104,22 @@ impl Records {
         if self.has("id") {
             let id = number("id")?;
             right &= match before {
-                Some(before) => before.get("id").and_then(Value::as_i64) == Some(id - 1),
+                Some(before) => before.get("id").and_then(Value::as_i64) == Some(id - self.step),
                 None => self.first.is_none_or(|first| id == first),
             };
         }
         if self.has("name") {
             let name = text("name")?;
             right &= name.starts_with(char::is_uppercase) && name.chars().all(char::is_alphabetic);
+        }
+        if self.has("age") {
+            right &= (0..=120).contains(&number("age")?);
+        }
+        if self.has("item") {
+            right &= !text("item")?.is_empty();
+        }
+        if self.has("price") {
+            right &= number("price")? >= 0;
         }
         if self.has("email") {
             let (local, domain) = text("email")?.split_once('@')?;
@@ -104,19 +137,33 @@ impl Family for Records {
     fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
         let fields: Vec<String> = rng.pick(&FIELDS).iter().map(|field| field.to_string()).collect();
         let has = |field: &str| fields.iter().any(|known| known == field);
-        let first = (has("id") && rng.coin()).then(|| rng.between(1, 95));
+        let first = (has("id") && rng.coin()).then(|| if rng.below(3) == 0 { 1 } else { rng.between(1, 95) });
         let domain = (has("email") && rng.coin()).then(|| (*rng.pick(&DOMAINS)).to_string());
-        let count = if fields.len() > 4 { 2 } else { rng.between(2, 3) as usize };
+        let count = match fields.len() {
+            0..=2 => rng.between(2, 5),
+            3 => rng.between(2, 4),
+            4 => rng.between(2, 3),
+            _ => 2,
+        };
+        let step = if first.is_some() && rng.below(4) == 0 { *rng.pick(&[2, 5, 10]) } else { 1 };
         let what = if has("name") {
             *rng.pick(&["people", "users", "customers", "members"])
         } else {
             *rng.pick(&["orders", "items", "products", "sales"])
         };
-        let records = Self { count, fields, first, domain };
+        let records = Self { count: count as usize, fields, first, step, domain };
         let notes = records.notes(rng);
         let (last, before) =
             records.fields.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_str(), rest));
-        let listed = format!("{} and {last}", before.join(", "));
+        let mut listed = format!("{} and {last}", before.join(", "));
+        if rng.below(6) == 0 {
+            let article = |field: &String| lexicon::a(field);
+            listed = format!(
+                "{} and {}",
+                before.iter().map(article).collect::<Vec<_>>().join(", "),
+                lexicon::a(last)
+            );
+        }
         let prompt = told(
             rng,
             wording,
@@ -128,7 +175,7 @@ impl Family for Records {
     }
 
     fn key(&self) -> String {
-        format!("{}:{}:{:?}:{:?}", self.count, self.fields.join(","), self.first, self.domain)
+        format!("{}:{}:{:?}:{}:{:?}", self.count, self.fields.join(","), self.first, self.step, self.domain)
     }
 
     fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
@@ -143,9 +190,13 @@ impl Family for Records {
         }
         let record = |(at, name): (usize, &String)| {
             let (price, quantity) = (rng.between(1, 20), rng.between(1, 9));
+            let age = rng.between(18, 80);
+            let item = lexicon::noun(rng, wording, &[lexicon::NounKind::Food, lexicon::NounKind::Thing]).one;
             let field = |field: &String| {
                 let value = match field.as_str() {
-                    "id" => (first + at as i64).to_string(),
+                    "id" => (first + self.step * at as i64).to_string(),
+                    "age" => age.to_string(),
+                    "item" => format!("\"{item}\""),
                     "name" => format!("\"{name}\""),
                     "email" => format!("\"{}@{domain}\"", name.to_lowercase()),
                     "price" => price.to_string(),

@@ -46,18 +46,22 @@ impl Family for Count {
             2 if size > 1 => format!("in steps of {size}"),
             _ => format!("by {size}"),
         };
+        let ended = count.start.is_some() && rng.below(3) == 0;
         let section = match (count.start, count.step > 0) {
+            (Some(_), true) if ended => "count.to",
+            (Some(_), false) if ended => "count.to.down",
             (None, true) => "count.free",
             (None, false) => "count.free.down",
             (Some(_), true) => "count.from",
             (Some(_), false) => "count.from.down",
         };
         let start = count.start.map_or(String::new(), |start| start.to_string());
-        let slots = [("steps", steps.as_str()), ("k", &size.to_string()), ("s", &start)];
+        let end = count.start.map_or(0, |start| start + count.step * (count.count as i64 - 1)).to_string();
+        let slots = [("steps", steps.as_str()), ("k", &size.to_string()), ("s", &start), ("e", &end)];
         let prompt = loop {
             let prompt = told(rng, wording, section, count.count, &slots);
             // Some patterns may leave out how many numbers are wanted.
-            if says(&prompt, count.count) {
+            if ended || says(&prompt, count.count) {
                 break prompt;
             }
         };

@@ -70,11 +70,11 @@ impl Sign {
                 (&["sums", "sums", "additions"], &["adding", "adding two numbers", "addition"])
             }
             (Self::Minus, _) => (
-                &["subtractions", "differences", "minus sums"],
+                &["subtractions", "differences", "minus sums", "subtraction problems", "subtraction sums"],
                 &["subtracting", "subtraction", "taking one number from another"],
             ),
             (Self::Times, _) => (
-                &["multiplications", "products", "times sums"],
+                &["multiplications", "products", "times sums", "multiplication problems"],
                 &["multiplying", "multiplying two numbers", "multiplication"],
             ),
         };

@@ -7,7 +7,7 @@ use super::describe::{self, Form, Object};
 use super::recipe::Recipe;
 use crate::task::Rng;
 use crate::task::lexicon::{Wording, capital, in_words, untidy};
-use crate::task::phrase::{Phrases, fill};
+use crate::task::phrase::{Phrases, chatter, fill};
 
 static FRAMES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("frames.txt")));
 
@@ -31,8 +31,10 @@ pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Cas
     };
     let pattern = loop {
         let pattern = FRAMES.draw(rng, wording, section);
-        let cramped = pattern.contains("{np}") && describe::thing(rng, recipe, &Object::Known).is_none();
-        if !cramped {
+        let params = Object::Params(vec!["x".into(); recipe.arity()]);
+        let object = if pattern.contains("{in}") { &Object::Known } else { &params };
+        let cramped = pattern.contains("{np}") && describe::thing(rng, recipe, object).is_none();
+        if !cramped && !(recipe.needs_letters() && pattern.contains("{in}")) {
             break pattern;
         }
     };
@@ -42,7 +44,9 @@ pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Cas
     };
     let params = parameters(rng, recipe);
     let shown = pattern.contains("{sig}") || pattern.contains("{def}");
-    let lettered = !pattern.contains("{in}") && (if shown { rng.below(3) > 0 } else { rng.below(4) == 0 });
+    let named = if shown { rng.below(3) > 0 } else { rng.below(4) == 0 };
+    let unsaid = pattern.contains("{np}") && describe::thing(rng, recipe, &Object::New).is_none();
+    let lettered = !pattern.contains("{in}") && (named || unsaid || recipe.needs_letters());
     let object = match (pattern.contains("{in}"), lettered) {
         (true, _) => Object::Known,
         (_, true) => Object::Params(params.clone()),
@@ -56,7 +60,12 @@ pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Cas
         prompt = with_example(rng, wording, prompt, &function, cases);
     }
     Asked {
-        prompt: if pattern.contains("{def}") { prompt } else { untidy(rng, prompt) },
+        prompt: if pattern.contains("{def}") {
+            prompt
+        } else {
+            let prompt = chatter(rng, wording, "program", prompt);
+            untidy(rng, prompt)
+        },
         function: (section != "plain").then_some(function),
         params: (shown || lettered).then_some(params),
     }
@@ -188,6 +197,10 @@ pub(super) fn parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
             "xs", "xs", "nums", "nums", "numbers", "lst", "items", "values", "data", "arr", "a", "l",
             "my_list",
         ],
+        Recipe::Words(_) => {
+            &["words", "words", "words", "xs", "names", "items", "lst", "texts", "ws", "strings"]
+        }
+        Recipe::Two(two) => two.parameters(),
         Recipe::Text(_) => &["s", "s", "s", "t", "text", "text", "word", "string", "name", "msg", "line"],
     };
     rng.pick(names).split(' ').map(String::from).collect()

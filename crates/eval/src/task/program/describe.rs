@@ -11,6 +11,8 @@ use super::list::{Fold, Pipeline};
 use super::number::{Join, Op, Test};
 use super::recipe::Recipe;
 use super::text::Edit;
+use super::two::Two;
+use super::words::WordStep;
 use crate::task::Rng;
 use crate::task::lexicon::{Wording, in_words};
 use crate::task::phrase::{Phrases, fill};
@@ -44,7 +46,11 @@ pub(super) fn doing(rng: &mut Rng, recipe: &Recipe, object: &Object, form: Form)
     if rng.below(6) == 0
         && let Some(thing) = thing(rng, recipe, object)
     {
-        return format!("{} {thing}", conjugate(*rng.pick(&["return", "return", "compute", "give"]), form));
+        let verb =
+            *rng.pick(&["return", "return", "return", "compute", "give", "give back", "find", "calculate"]);
+        // A choice of two values is returned, not computed.
+        let verb = if thing.starts_with(['T', '"', 'w', 'h']) { "return" } else { verb };
+        return format!("{} {thing}", conjugate(verb, form));
     }
     let steps = match recipe {
         Recipe::Number(ops) => {
@@ -73,6 +79,11 @@ pub(super) fn doing(rng: &mut Rng, recipe: &Recipe, object: &Object, form: Form)
             let list = first_object(rng, recipe, object);
             list_steps(rng, pipeline, &list)
         }
+        Recipe::Words(step) => {
+            let list = first_object(rng, recipe, object);
+            vec![say_words(rng, step, "do", &list)]
+        }
+        Recipe::Two(two) => vec![say_two(rng, *two, "do", object)],
         Recipe::Series(series) => {
             let n = first_object(rng, recipe, object);
             vec![say(rng, &format!("{}.do", series.section()), series.constant(), &[("it", &n)])]
@@ -103,7 +114,9 @@ pub(super) fn thing(rng: &mut Rng, recipe: &Recipe, object: &Object) -> Option<S
                 Some(op_thing(rng, op, &inner, true))
             }
         },
-        Recipe::List(pipeline) => Some(list_thing(rng, pipeline, &x)),
+        Recipe::List(pipeline) => list_thing(rng, pipeline, &x),
+        Recipe::Words(step) => Some(say_words(rng, step, "top", &x)),
+        Recipe::Two(two) => matches!(object, Object::Params(_)).then(|| say_two(rng, *two, "top", object)),
         Recipe::Text(edits) => text_thing(rng, edits, &x),
         Recipe::Series(series) => {
             Some(say(rng, &format!("{}.top", series.section()), series.constant(), &[("x", &x)]))
@@ -121,10 +134,10 @@ pub(super) fn telling_name(rng: &mut Rng, recipe: &Recipe) -> Option<String> {
             _ => return None,
         },
         Recipe::Pair(join, 2, None) => (join.section(), None),
-        Recipe::List(Pipeline { keep: None, map: None, fold: Some(fold) }) => {
+        Recipe::List(Pipeline { keep: None, map: None, fold: Some(fold), then: None, .. }) => {
             (fold.section(), fold.constant())
         }
-        Recipe::List(Pipeline { keep: Some(test), map: None, fold: Some(fold) }) => {
+        Recipe::List(Pipeline { keep: Some(test), map: None, fold: Some(fold), then: None, .. }) => {
             return fold_name(rng, *test, *fold);
         }
         Recipe::Text(edits) => match edits.as_slice() {
@@ -132,6 +145,8 @@ pub(super) fn telling_name(rng: &mut Rng, recipe: &Recipe) -> Option<String> {
             _ => return None,
         },
         Recipe::Series(series) => (series.section(), series.constant()),
+        Recipe::Words(step) => (step.section(), step.constant()),
+        Recipe::Two(two) => (two.section(), None),
         _ => return None,
     };
     let section = format!("{section}.name");
@@ -166,6 +181,10 @@ pub(super) fn input(rng: &mut Rng, recipe: &Recipe) -> String {
             pick(rng, &["two numbers", "two numbers", "two integers", "a pair of numbers"])
         }
         Recipe::Pair(..) => pick(rng, &["three numbers", "three numbers", "three integers"]),
+        Recipe::Words(_) => {
+            pick(rng, &["a list of words", "a list of words", "a list of strings", "a list of names"])
+        }
+        Recipe::Two(two) => pick(rng, two.inputs_told()),
         Recipe::List(_) => {
             pick(rng, &["a list", "a list of numbers", "a list of integers", "a list of numbers"])
         }
@@ -179,7 +198,7 @@ fn first_object(rng: &mut Rng, recipe: &Recipe, object: &Object) -> String {
     match (object, recipe) {
         (Object::Params(params), _) => params.join(" and "),
         (Object::New, _) => input(rng, recipe),
-        (Object::Known, Recipe::List(_)) => pick(rng, &["it", "the list", "that list"]),
+        (Object::Known, Recipe::List(_) | Recipe::Words(_)) => pick(rng, &["it", "the list", "that list"]),
         (Object::Known, Recipe::Text(_)) => pick(rng, &["it", "it", "that text", "the input"]),
         (Object::Known, _) => pick(rng, &["it", "the number", "that number", "it"]),
     }
@@ -323,7 +342,41 @@ fn say_edit(rng: &mut Rng, edit: &Edit, form: &str, it: &str) -> String {
     let (piece, new) = (style(quote(piece)), style(quote(new)));
     // A text in the prompt may hold what looks like a slot, so it comes last.
     let text = say(rng, &format!("{}.{form}", edit.section()), edit.constant(), &[("it", it), ("x", it)]);
-    fill(&text, &[("q", &piece), ("r", &new)])
+    let piece = if matches!(edit, Edit::Append(_) | Edit::Prepend(_)) && rng.coin() {
+        mark(edit.piece().unwrap_or_default().0).map_or(piece, String::from)
+    } else {
+        piece
+    };
+    fill(&text, &[("q", &piece), ("r", &new), ("l", edit.piece().unwrap_or_default().0)])
+}
+
+/// What a mark is called.
+fn mark(piece: &str) -> Option<&'static str> {
+    match piece {
+        "!" => Some("an exclamation mark"),
+        "?" => Some("a question mark"),
+        "-" => Some("a dash"),
+        "*" => Some("a star"),
+        "." => Some("a full stop"),
+        "..." => Some("three dots"),
+        _ => None,
+    }
+}
+
+fn say_words(rng: &mut Rng, step: &WordStep, form: &str, list: &str) -> String {
+    let piece = step.piece().map_or(String::new(), quoted);
+    let text = say(rng, &format!("{}.{form}", step.section()), step.constant(), &[("list", list)]);
+    fill(&text, &[("q", &piece)])
+}
+
+fn say_two(rng: &mut Rng, two: Two, form: &str, object: &Object) -> String {
+    match object {
+        Object::Params(params) => {
+            let slots = [("a", params[0].as_str()), ("b", params[1].as_str())];
+            say(rng, &format!("{}.{form}", two.section()), None, &slots)
+        }
+        _ => say(rng, &format!("{}.new", two.section()), None, &[]),
+    }
 }
 
 fn quoted(text: &str) -> String {

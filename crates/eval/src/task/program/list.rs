@@ -12,7 +12,11 @@ use crate::task::Rng;
 pub(super) struct Pipeline {
     pub(super) keep: Option<Test>,
     pub(super) map: Option<Op>,
+    /// The numbers are changed first and those that pass are kept then.
+    pub(super) late: bool,
     pub(super) fold: Option<Fold>,
+    /// What is done to the list a fold has left.
+    pub(super) then: Option<Fold>,
 }
 
 /// A function of a whole list.
@@ -48,23 +52,37 @@ impl Pipeline {
             let counted = fold == Some(Fold::Count) && map.is_some();
             // All equal numbers have one largest and one smallest; a list of them is hardly ever wanted.
             let equal = matches!(keep, Some(Test::Equal(_))) && (map.is_some() || fold != Some(Fold::Count));
+            let late = keep.is_some() && map.is_some() && rng.below(3) == 0;
+            let then = fold.filter(|fold| fold.gives_list() && keep.is_none() && map.is_none() && rng.coin());
+            let then = then.and_then(|first| Fold::second(rng, first));
             if !counted && !equal && (keep.is_some() || map.is_some() || fold.is_some()) {
-                return Self { keep, map, fold };
+                return Self { keep, map, late, fold, then };
             }
         }
     }
 
     pub(super) fn steps(&self) -> usize {
-        usize::from(self.keep.is_some()) + usize::from(self.map.is_some()) + usize::from(self.fold.is_some())
+        usize::from(self.keep.is_some())
+            + usize::from(self.map.is_some())
+            + usize::from(self.fold.is_some())
+            + usize::from(self.then.is_some())
     }
 
     pub(super) fn apply(&self, items: &[i64]) -> Option<Value> {
-        let kept = items.iter().copied().filter(|&item| self.keep.is_none_or(|test| test.holds(item)));
-        let mapped: Vec<i64> =
-            kept.map(|item| self.map.as_ref().map_or(item, |op| op.number(item))).collect();
-        match self.fold {
-            None => Some(list(&mapped)),
-            Some(fold) => fold.apply(mapped),
+        let change = |item: i64| self.map.as_ref().map_or(item, |op| op.number(item));
+        let passes = |item: i64| self.keep.is_none_or(|test| test.holds(item));
+        let kept: Vec<i64> = items
+            .iter()
+            .copied()
+            .filter(|&item| passes(if self.late { change(item) } else { item }))
+            .collect();
+        let mapped: Vec<i64> = kept.into_iter().map(change).collect();
+        let Some(fold) = self.fold else { return Some(list(&mapped)) };
+        match (fold.apply(mapped)?, self.then) {
+            (Value::List(items), Some(then)) => {
+                then.apply(items.iter().filter_map(|item| item.int().ok()).collect())
+            }
+            (value, _) => Some(value),
         }
     }
 
@@ -75,7 +93,8 @@ impl Pipeline {
         }
         let item = Code::atom(element);
         let mapped = self.map.as_ref().map_or(item.clone(), |op| op.code(&item));
-        let condition = self.keep.map_or(String::new(), |test| format!(" if {}", test.code(&item).text));
+        let tested = if self.late { &mapped } else { &item };
+        let condition = self.keep.map_or(String::new(), |test| format!(" if {}", test.code(tested).text));
         Code::atom(format!("[{} for {element} in {source}{condition}]", mapped.text))
     }
 }
@@ -106,11 +125,26 @@ impl Fold {
         *rng.pick(&folds)
     }
 
+    /// A fold to follow one that has left a list.
+    fn second(rng: &mut Rng, first: Self) -> Option<Self> {
+        let count = rng.between(1, 5);
+        let all = [Self::Take(count), Self::Skip(count), Self::First, Self::Last, Self::Reverse, Self::Sort];
+        let then = *rng.pick(&all);
+        let sorted = |fold: Self| matches!(fold, Self::Sort | Self::SortDown | Self::Reverse);
+        let same = std::mem::discriminant(&then) == std::mem::discriminant(&first);
+        (!same && !(sorted(first) && sorted(then))).then_some(then)
+    }
+
     pub(super) fn constant(self) -> Option<i64> {
         match self {
             Self::Take(count) | Self::Skip(count) => Some(count),
             _ => None,
         }
+    }
+
+    /// The last word of its section.
+    pub(super) fn short(self) -> &'static str {
+        self.section().trim_start_matches("fold.")
     }
 
     /// Whether it gives a list again.

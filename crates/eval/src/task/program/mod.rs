@@ -14,6 +14,8 @@ mod recipe;
 mod series;
 mod style;
 mod text;
+mod two;
+mod words;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +25,15 @@ use self::style::Style;
 use super::rng::mix;
 use super::{Facts, Problem, Rng, Score, Task, Wording};
 
-const KINDS: [&str; 5] = ["program/number", "program/pair", "program/list", "program/text", "program/series"];
+const KINDS: [&str; 7] = [
+    "program/number",
+    "program/pair",
+    "program/list",
+    "program/text",
+    "program/series",
+    "program/words",
+    "program/two",
+];
 /// What a function is called where the prompt gives no name.
 const FUNCTIONS: [&str; 4] = ["f", "f", "solve", "run"];
 
@@ -56,12 +66,14 @@ impl Task for Program {
     }
 
     fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
-        let kind = match rng.below(16) {
+        let kind = match rng.below(20) {
             0..=4 => KINDS[0],
             5 | 6 => KINDS[1],
             7..=10 => KINDS[2],
-            11..=14 => KINDS[3],
-            _ => KINDS[4],
+            11..=15 => KINDS[3],
+            16 => KINDS[4],
+            17 => KINDS[5],
+            _ => KINDS[6],
         };
         self.compose(rng, wording, kind)
     }
@@ -126,6 +138,8 @@ fn plain_parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
         Recipe::Pair(..) => &["a b c"],
         Recipe::List(_) => &["xs", "nums"],
         Recipe::Text(_) => &["s", "text"],
+        Recipe::Words(_) => &["words", "xs"],
+        Recipe::Two(two) => return two.parameters()[0].split(' ').map(String::from).collect(),
     };
     rng.pick(names).split(' ').map(String::from).collect()
 }

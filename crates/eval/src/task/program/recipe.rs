@@ -7,6 +7,8 @@ use super::number::{Join, Op};
 use super::python::Value;
 use super::series::Series;
 use super::text::Edit;
+use super::two::Two;
+use super::words::{self, WordStep};
 use crate::task::Rng;
 use crate::task::lexicon::Wording;
 
@@ -20,6 +22,10 @@ pub(super) enum Recipe {
     List(Pipeline),
     Text(Vec<Edit>),
     Series(Series),
+    /// A list of strings.
+    Words(WordStep),
+    /// Two arguments that need not be alike.
+    Two(Two),
 }
 
 impl Recipe {
@@ -29,6 +35,8 @@ impl Recipe {
             "program/number" => draw_chain(rng),
             "program/pair" => draw_join(rng),
             "program/list" => Self::List(Pipeline::draw(rng)),
+            "program/words" => Self::Words(WordStep::draw(rng)),
+            "program/two" => Self::Two(Two::draw(rng)),
             "program/series" => Self::Series(Series::draw(rng)),
             _ => draw_text(rng, wording),
         }
@@ -44,15 +52,27 @@ impl Recipe {
                     || pipeline.keep.is_some_and(|test| test.constant().is_some())
                     || pipeline.map.as_ref().is_some_and(Op::is_free)
                     || pipeline.fold.is_some_and(|fold| fold.constant().is_some())
+                    || pipeline.then.is_some_and(|fold| fold.constant().is_some())
             }
             Self::Text(edits) => edits.iter().any(Edit::is_free),
             Self::Series(series) => series.constant().is_some(),
+            Self::Words(step) => step.constant().is_some() || step.piece().is_some(),
+            Self::Two(_) => false,
         }
+    }
+
+    /// Whether its argument must have a letter to be spoken of: "the first n multiples".
+    pub(super) fn needs_letters(&self) -> bool {
+        matches!(self, Self::Series(Series::Times(_) | Series::Copies(_)))
     }
 
     /// How many arguments it takes.
     pub(super) fn arity(&self) -> usize {
-        if let Self::Pair(_, count, _) = self { *count } else { 1 }
+        match self {
+            Self::Pair(_, count, _) => *count,
+            Self::Two(_) => 2,
+            _ => 1,
+        }
     }
 
     /// The value for these arguments; nothing where it is undefined, as the largest of no numbers.
@@ -80,6 +100,14 @@ impl Recipe {
                 last.apply(&text)
             }
             (Self::Series(series), [Value::Int(n)]) => Some(series.apply(*n)),
+            (Self::Words(step), [Value::List(items)]) => {
+                let words: Vec<&str> = items
+                    .iter()
+                    .filter_map(|item| if let Value::Str(text) = item { Some(text.as_str()) } else { None })
+                    .collect();
+                step.apply(&words)
+            }
+            (Self::Two(two), [a, b]) => two.apply(a, b),
             _ => None,
         }
     }
@@ -89,6 +117,8 @@ impl Recipe {
         match self {
             Self::Number(_) => (-15..=102).map(|x| vec![Value::Int(x)]).collect(),
             Self::Series(_) => (0..=12).map(|x| vec![Value::Int(x)]).collect(),
+            Self::Words(_) => words::inputs(),
+            Self::Two(two) => two.inputs(),
             Self::Pair(_, 2, _) => {
                 let values = [-9, -4, -1, 0, 1, 2, 3, 5, 8, 10, 13, 20, 47];
                 let pairs = values.iter().flat_map(|&a| values.iter().map(move |&b| [a, b]));

@@ -50,12 +50,14 @@ impl Style {
             Recipe::List(pipeline) => {
                 let selected = boxed(move |list| pipeline.comprehension(self.element, &list.text));
                 let folded = pipeline.fold.map(|fold| boxed(move |list| fold.code(list)));
-                // An average names its list twice: only a named list keeps that short.
-                std::iter::once(selected).chain(folded).collect()
+                let then = pipeline.then.map(|fold| boxed(move |list| fold.code(list)));
+                std::iter::once(selected).chain(folded).chain(then).collect()
             }
             Recipe::Text(edits) => {
                 edits.iter().map(|edit| boxed(move |value| edit.code(value, self.element))).collect()
             }
+            Recipe::Words(step) => vec![boxed(move |list| step.code(&list.text, self.element))],
+            Recipe::Two(two) => vec![boxed(move |_| two.code(&self.params[0], &self.params[1]))],
             Recipe::Series(series) => {
                 vec![boxed(move |n| Code::atom(series.code(&self.function, &n.text, self.element)))]
             }

@@ -59,16 +59,17 @@ impl Edit {
                 let new = *rng.pick(&["-", "_", "*", "x", "o", "i"]);
                 if old == new { Self::Strip } else { Self::Replace(old, new.into()) }
             }
+            _ if rng.coin() => Self::Remove(" ".into()),
             _ => Self::Remove(letter(rng)),
         }
     }
 
     /// A last step.
     pub(super) fn verdict(rng: &mut Rng, wording: Wording) -> Self {
-        let end = if rng.coin() { letter(rng) } else { word(rng, wording) };
+        let end = if rng.coin() { letter(rng).replace(' ', "a") } else { word(rng, wording) };
         match rng.below(13) {
             0..=2 => Self::Length,
-            3 => Self::Count(letter(rng)),
+            3 => Self::Count(letter(rng).replace(' ', "a")),
             4 => Self::Words,
             5 => Self::Split,
             6 => Self::Starts(end),
@@ -121,7 +122,9 @@ impl Edit {
             Self::Lower => "text.lower",
             Self::Reverse => "text.reverse",
             Self::Strip => "text.strip",
+            Self::Replace(old, _) if old == " " => "text.respace",
             Self::Replace(..) => "text.replace",
+            Self::Remove(piece) if piece == " " => "text.unspace",
             Self::Remove(_) => "text.remove",
             Self::Length => "text.length",
             Self::Count(_) => "text.count",
