@@ -50,7 +50,7 @@ impl List {
 
     fn belongs(&self, word: &str) -> bool {
         let kind = match self.category.as_str() {
-            "name" => {
+            "name" | "girl" | "boy" => {
                 word.starts_with(char::is_uppercase) && word.chars().all(|c| c.is_alphabetic() || c == '-')
             }
             title => categories().iter().any(|category| category.one() == title && category.contains(word)),
@@ -107,22 +107,14 @@ impl Family for List {
             return Self::shuffle(rng, wording);
         }
         let (title, many) = if rng.below(3) == 0 {
-            (
-                "name",
-                (*rng.pick(&[
-                    "names",
-                    "first names",
-                    "names",
-                    "names of people",
-                    "people's names",
-                    "girls' names",
-                    "boys' names",
-                    "girl names",
-                    "boy names",
-                    "names for a dog",
-                ]))
-                .to_string(),
-            )
+            match rng.below(6) {
+                0 => ("girl", (*rng.pick(&["girls' names", "girl names", "names for a girl"])).to_string()),
+                1 => ("boy", (*rng.pick(&["boys' names", "boy names", "names for a boy"])).to_string()),
+                _ => (
+                    "name",
+                    (*rng.pick(&["names", "first names", "names of people", "people's names"])).to_string(),
+                ),
+            }
         } else {
             let category = category(rng, wording);
             (category.one(), rng.pick(&category.titles).many.clone())

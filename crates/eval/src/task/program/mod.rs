@@ -219,7 +219,8 @@ mod tests {
         for _ in 0..3000 {
             let problem = Program.generate(&mut rng, Wording::Usual);
             let content = |problem: &Problem| problem.key.split(':').take(2).collect::<String>();
-            if content(&problem) != content(&previous) {
+            // Functions of different kinds may be one: the length of a text and of a list.
+            if problem.kind == previous.kind && content(&problem) != content(&previous) {
                 assert!(
                     !Program.score(&problem, &previous.response).correct,
                     "{}\n{}",
@@ -230,7 +231,7 @@ mod tests {
             }
             previous = problem;
         }
-        assert!(refused > 2900);
+        assert!(refused > 400);
     }
 
     #[test]

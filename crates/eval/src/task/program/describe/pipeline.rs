@@ -70,7 +70,7 @@ fn fold_verb(rng: &mut Rng, fold: Fold, pipeline: &Pipeline, list: &str) -> Stri
     if is_whole(pipeline) && PHRASES.has(&section) {
         return say(rng, &section, fold.constant(), &[("list", list)]);
     }
-    let set = mapped(rng, pipeline, list);
+    let set = mapped(rng, pipeline, list).replacen("only the", "the", 1);
     say(rng, &format!("{}.do", fold.section()), fold.constant(), &[("them", &set)])
 }
 
@@ -91,7 +91,7 @@ pub(super) fn list_thing(rng: &mut Rng, pipeline: &Pipeline, list: &str) -> Opti
     if let (Some(which), true, true) = (kind(pipeline), PHRASES.has(&section), rng.coin()) {
         return Some(say(rng, &section, None, &[("which", which), ("list", list)]));
     }
-    let set = mapped(rng, pipeline, list);
+    let set = mapped(rng, pipeline, list).replacen("only the", "the", 1);
     let bare =
         set.trim_start_matches("only ").trim_start_matches("all ").trim_start_matches("the ").to_string();
     Some(say(rng, &format!("{}.np", fold.section()), fold.constant(), &[("set", &set), ("bare", &bare)]))
