@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the embedded model from nothing into FOLDER (about four hours on two cores); every step continues where it was
-# stopped. assets/tiny was made so; its MODEL_CARD.md says what has changed since.
+# stopped. crates/tiny/checkpoint was made so; its MODEL_CARD.md says what has changed since.
 #   runs/tiny.sh [FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,4 +26,4 @@ mkdir -p "$out"
 mkdir -p "$out/tiny"
 cp "$out"/run5/export/* "$out/tiny/"
 cp "$out/predictor.safetensors" "$out/tiny/"
-echo "$out/tiny is a checkpoint folder; assets/tiny differs from it in generation_config.json (max_new_tokens, strategy)"
+echo "$out/tiny is a checkpoint folder; crates/tiny/checkpoint differs from it in generation_config.json (max_new_tokens, strategy)"

@@ -1,15 +1,16 @@
-//! Flags that several commands share, and what the environment adds to them. Only this crate reads
-//! either.
+//! Flags that several commands share. Only this crate reads flags.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use demask_decode::{CacheSpec, Draw, EosPolicy, HoldEos, Sampling, StrategySpec};
-use demask_model::checkpoint::Dtype;
-use demask_model::checkpoint::source::HubOptions;
-use demask_model::{LoadOptions, Precision};
+use demask::decode::strategy::Context;
+use demask::decode::{CacheSpec, Draw, EosPolicy, HoldEos, StrategySpec};
+use demask::model::checkpoint::{Dtype, source};
+use demask::model::{LoadOptions, Precision, Transformer};
+use demask::{Decoding, Loader, Model, Text, hub_options};
+
+use crate::downloads::Downloads;
 
 /// Which model, where and how precise.
 #[derive(Debug, Clone, Args)]
@@ -87,6 +88,40 @@ impl ModelArgs {
         };
         Ok(LoadOptions { device, dtype: self.dtype.map(DtypeArg::precision) })
     }
+
+    /// The loader of what the flags name.
+    fn loader<'a>(&self, downloads: &'a mut Downloads) -> Result<Loader<'a>> {
+        let loader = self.model.as_deref().map_or_else(Loader::embedded, Loader::new);
+        let loader = loader.options(self.load_options()?);
+        let loader = match &self.predictor {
+            Some(file) => loader.predictor(file),
+            None => loader,
+        };
+        Ok(loader.progress(downloads))
+    }
+
+    /// The model that the flags name, or the one inside this program.
+    pub fn open(&self) -> Result<Model> {
+        Ok(self.loader(&mut Downloads::default())?.load()?)
+    }
+
+    /// How that model reads and writes, without its weights.
+    pub fn text(&self) -> Result<Text> {
+        Ok(self.loader(&mut Downloads::default())?.text()?)
+    }
+
+    /// That model's network and what strategies may use of it, without its tokenizer.
+    pub fn network(&self) -> Result<(Transformer, Context)> {
+        Ok(self.loader(&mut Downloads::default())?.network()?)
+    }
+
+    /// The folder of the checkpoint that the flags name, which they must.
+    pub fn folder(&self) -> Result<PathBuf> {
+        let Some(model) = &self.model else {
+            usage!("this command needs a checkpoint folder; give --model DIR or --model org/name");
+        };
+        Ok(source::resolve(model, &hub_options(), &mut Downloads::default())?)
+    }
 }
 
 /// By which strategy and how a canvas is decoded.
@@ -153,31 +188,31 @@ pub struct CanvasArgs {
 }
 
 impl CanvasArgs {
-    /// Token drawing: flags, then the checkpoint's generation_config.json.
-    pub fn sampling(&self, defaults: &Sampling) -> Result<Sampling> {
-        let defaults = defaults.drawn_by(self.sampler);
-        let sampling = Sampling {
-            temperature: self.temperature.unwrap_or(defaults.temperature),
-            top_p: self.top_p.or(defaults.top_p),
-            top_k: self.top_k.or(defaults.top_k),
-            draw: self.sampler,
-        };
-        sampling.check()?;
-        Ok(sampling)
+    /// What the flags choose; the rest is the checkpoint's own.
+    pub fn decoding(&self) -> Decoding {
+        Decoding {
+            strategy: None,
+            length: self.max_new_tokens.map(|n| n as usize),
+            min_length: self.min_new_tokens as usize,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            draw: Some(self.sampler),
+            seed: self.seed,
+            stream: 0,
+            eos: self.eos,
+            eos_penalty: self.eos_penalty,
+            hold_eos: self.hold_eos,
+            block_length: self.block_length.map(|n| n as usize),
+            cache: self.cache.clone(),
+            guidance: self.cfg,
+        }
     }
 }
 
-/// How to reach the Hub, from the environment variables its own tools use.
-pub fn hub_options() -> HubOptions {
-    let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let home = var("HF_HOME").map(PathBuf::from).unwrap_or_else(|| {
-        let cache = var("XDG_CACHE_HOME").map(PathBuf::from);
-        let cache = cache.or_else(|| var("HOME").map(|home| PathBuf::from(home).join(".cache")));
-        cache.unwrap_or_else(|| PathBuf::from(".cache")).join("huggingface")
-    });
-    let offline = var("HF_HUB_OFFLINE")
-        .is_some_and(|v| !["0", "false", "no", "off"].contains(&v.to_lowercase().as_str()));
-    let patience = var("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|v| v.parse().ok()).filter(|&s: &u64| s > 0);
-    let patience = patience.map_or(HubOptions::PATIENCE, Duration::from_secs);
-    HubOptions { home, endpoint: var("HF_ENDPOINT"), token: var("HF_TOKEN"), offline, patience }
+impl DecodeArgs {
+    /// What the flags choose, with the strategy.
+    pub fn decoding(&self) -> Decoding {
+        Decoding { strategy: self.strategy.clone(), ..self.canvas.decoding() }
+    }
 }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use demask_eval::benchmark::{self, Definition, Item, Options, Protocol};
-use demask_eval::sandbox::{Limits, Sandbox};
-use demask_model::checkpoint::source;
-use demask_model::text::Trailing;
+use demask::eval::benchmark::{self, Definition, Item, Options, Protocol};
+use demask::eval::sandbox::{Limits, Sandbox};
+use demask::model::checkpoint::source;
+use demask::hub_options;
+use demask::model::text::Trailing;
 
-use crate::args::hub_options;
-use crate::loaded::Downloads;
+use crate::downloads::Downloads;
 
 const HEADING: &str = "Benchmarks";
 
@@ -166,7 +166,7 @@ impl CodeArgs {
     /// Refuses a benchmark of programs where running them was not allowed.
     pub fn check(&self, definition: &Definition) -> Result<()> {
         if definition.code && !self.allow_code_execution {
-            usage!("{}: {}", definition.task, demask_eval::Error::CodeNotAllowed);
+            usage!("{}: {}", definition.task, demask::eval::Error::CodeNotAllowed);
         }
         Ok(())
     }

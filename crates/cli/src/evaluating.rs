@@ -7,18 +7,17 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use demask_decode::StrategySpec;
-use demask_eval::benchmark;
-use demask_eval::runner::{self, Header, Plan, Progress, Records, Shard, Subject};
-use demask_eval::sandbox::Sandbox;
-use demask_eval::suite::{Generated, Questions, Reader, Suite, Text};
-use demask_eval::task::{self, Split};
-use demask_model::Backbone;
+use demask::decode::StrategySpec;
+use demask::eval::benchmark;
+use demask::eval::runner::{self, Header, Plan, Progress, Records, Shard};
+use demask::eval::sandbox::Sandbox;
+use demask::eval::suite::{Generated, Questions, Reader, Suite};
+use demask::eval::task::{self, Split};
+use demask::Model;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CanvasArgs, ModelArgs};
 use crate::benchmarks::{BenchmarkArgs, CodeArgs};
-use crate::loaded::Loaded;
 
 /// Problems of a generated task where no limit is given.
 const PROBLEMS: usize = 200;
@@ -99,7 +98,8 @@ impl SplitArg {
 /// A model with the flags of an evaluation, ready to run strategies.
 pub struct Evaluation<'a> {
     args: &'a EvalArgs,
-    loaded: &'a Loaded,
+    /// The model.
+    pub model: &'a Model,
     split: SplitArg,
     sources: Vec<Source>,
     /// What the runner is told.
@@ -114,14 +114,14 @@ enum Source {
 
 impl<'a> Evaluation<'a> {
     /// Of a loaded model.
-    pub fn new(args: &'a EvalArgs, loaded: &'a Loaded, split: SplitArg, shard: Shard) -> Result<Self> {
+    pub fn new(args: &'a EvalArgs, model: &'a Model, split: SplitArg, shard: Shard) -> Result<Self> {
         let plan = Plan {
-            options: loaded.options(&args.canvas, 0)?,
+            decoding: args.canvas.decoding(),
             token_budget: args.token_budget as usize,
             shard,
             traces: args.traces,
         };
-        let mut evaluation = Self { args, loaded, split, sources: Vec::new(), plan };
+        let mut evaluation = Self { args, model, split, sources: Vec::new(), plan };
         evaluation.sources = evaluation.open()?;
         Ok(evaluation)
     }
@@ -131,9 +131,8 @@ impl<'a> Evaluation<'a> {
         let names = self.args.names()?;
         let benchmarks = names.iter().filter(|name| task::by_name(name).is_none()).count();
         let reader = Reader {
-            text: self.text(),
+            text: self.model.text(),
             trailing: self.args.benchmark.trailing(),
-            positions: self.loaded.backbone.spec().max_positions,
             length: self.length(),
         };
         let mut sandbox: Option<Arc<Sandbox>> = None;
@@ -159,7 +158,7 @@ impl<'a> Evaluation<'a> {
                     questions.name(),
                     questions.cut(),
                     questions.len(),
-                    reader.positions
+                    self.model.text().spec().max_positions
                 );
             }
             sources.push(Source::Benchmark(questions));
@@ -169,20 +168,6 @@ impl<'a> Evaluation<'a> {
 
     fn length(&self) -> Option<usize> {
         self.args.canvas.max_new_tokens.map(|n| n as usize)
-    }
-
-    /// The model as the runner sees it.
-    pub fn subject(&self) -> Subject<'a> {
-        Subject {
-            backbone: &self.loaded.backbone,
-            text: self.text(),
-            ids: &self.loaded.ids,
-            context: &self.loaded.context,
-        }
-    }
-
-    fn text(&self) -> Text<'a> {
-        Text { tokenizer: &self.loaded.tokenizer, chat: self.loaded.chat.as_ref() }
     }
 
     /// Problems of each task: the most that one has.
@@ -207,7 +192,7 @@ impl<'a> Evaluation<'a> {
                 Source::Task(name) => {
                     let Some(task) = task::by_name(name) else { continue };
                     let split = self.split.split();
-                    suites.push(Box::new(Generated::new(task, split, n, &self.text(), self.length())?));
+                    suites.push(Box::new(Generated::new(task, split, n, self.model.text(), self.length())?));
                 }
             }
         }
@@ -216,12 +201,7 @@ impl<'a> Evaluation<'a> {
 
     /// The records of a folder, begun or continued.
     pub fn records(&self, out: &Path) -> Result<Records> {
-        let model =
-            self.loaded.folder.file_name().map_or("model".into(), |n| n.to_string_lossy().into_owned());
-        let model = self.args.model.model.clone().unwrap_or(model);
-        let predictor = self.loaded.context.predictor.as_deref();
-        let backbone: &dyn Backbone = &self.loaded.backbone;
-        let header = Header::new(&model, backbone, predictor, self.split.name(), &self.plan.options);
+        let header = Header::new(self.model, self.split.name(), &self.plan.decoding)?;
         Ok(Records::open(out, &header)?)
     }
 
@@ -229,7 +209,7 @@ impl<'a> Evaluation<'a> {
     pub fn run(&self, strategies: &[StrategySpec], records: &mut Records) -> Result<()> {
         let suites = self.suites(self.limit())?;
         let bar = Bar::new();
-        let _ = runner::run(&self.subject(), &suites, strategies, &self.plan, records, &mut |p| bar.show(p))?;
+        let _ = runner::run(self.model, &suites, strategies, &self.plan, records, &mut |p| bar.show(p))?;
         bar.finish();
         Ok(())
     }

@@ -14,14 +14,10 @@ macro_rules! usage {
 mod args;
 mod benchmarks;
 mod command;
-mod decoding;
-mod embedded;
+mod downloads;
 mod evaluating;
-mod loaded;
-mod output;
 mod replay;
 mod view;
-mod wording;
 
 use std::process::ExitCode;
 
@@ -70,13 +66,13 @@ fn main() -> ExitCode {
         return command::sandbox_exec::run(args);
     }
     if !matches!(&cli.command, Command::Bench(args) if args.leaves_allocator()) {
-        demask_kernels::reuse_freed_memory();
+        demask::kernels::reuse_freed_memory();
     }
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error:#}{}", advice(&error));
             if is_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
@@ -114,18 +110,18 @@ fn run(command: Command) -> anyhow::Result<()> {
 
 /// Whether the user can repair the call itself.
 fn is_usage(error: &anyhow::Error) -> bool {
-    use demask_decode::Error as E;
-    let decode = error.downcast_ref::<E>();
-    decode.is_some_and(|e| {
-        matches!(
-            e,
-            E::Unknown { .. }
-                | E::UnknownParameter { .. }
-                | E::BadValue { .. }
-                | E::Missing { .. }
-                | E::Canvas(_)
-        )
-    }) || error.downcast_ref::<Usage>().is_some()
+    let engine = error.downcast_ref::<demask::Error>().is_some_and(demask::Error::is_mistake);
+    let decode = error.downcast_ref().is_some_and(demask::engine::is_mistake);
+    engine || decode || error.downcast_ref::<Usage>().is_some()
+}
+
+/// What the command line adds to a library's sentence: the flag that helps.
+fn advice(error: &anyhow::Error) -> &'static str {
+    match error.downcast_ref::<demask::Error>() {
+        Some(demask::Error::TooLong { .. }) => "; shorten the prompt or lower --max-new-tokens",
+        Some(demask::Error::NoTemplate { .. }) => " (--raw)",
+        _ => "",
+    }
 }
 
 /// A mistake in the call that clap cannot see.

@@ -10,9 +10,9 @@ use std::time::Duration;
 use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{self, Clear, ClearType};
 use crossterm::{QueueableCommand, cursor};
-use demask_decode::StepRecord;
-use demask_decode::trace::Header;
-use demask_model::text::Tokenizer;
+use demask::decode::StepRecord;
+use demask::decode::trace::Header;
+use demask::model::text::Tokenizer;
 
 /// What stands at a position of the response in one frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -211,8 +211,8 @@ impl Wrap {
 
 #[cfg(test)]
 mod tests {
-    use demask_decode::CacheSpec;
-    use demask_decode::trace::{Commit, Seconds};
+    use demask::decode::CacheSpec;
+    use demask::decode::trace::{Commit, Seconds};
 
     use super::*;
 

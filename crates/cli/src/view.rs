@@ -8,8 +8,8 @@ use std::time::Duration;
 use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{self, Clear, ClearType};
 use crossterm::{QueueableCommand, cursor};
-use demask_decode::{Canvas, Observer, StepRecord};
-use demask_model::text::Tokenizer;
+use demask::decode::{Canvas, Observer, StepRecord};
+use demask::model::text::Tokenizer;
 
 /// Draws each step on standard output.
 pub struct TerminalView {

@@ -36,7 +36,7 @@ fn the_predictor_of_another_model_is_refused() {
 
 #[test]
 fn the_folder_in_the_repository_is_what_the_program_carries() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/tiny");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/checkpoint");
     let inside = json(&["generate", "--json", PROMPT]);
     let outside = json(&["generate", "--json", "--model", folder, PROMPT]);
     assert_eq!(inside["canvas"], outside["canvas"]);

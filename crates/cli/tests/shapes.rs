@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use demask_model::checkpoint::Store;
-use demask_model::{LoadOptions, Transformer};
+use demask::model::checkpoint::Store;
+use demask::model::{LoadOptions, Transformer};
 use serde_json::{Value, json};
 use support::{Folder, demask};
 

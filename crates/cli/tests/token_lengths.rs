@@ -1,7 +1,7 @@
 //! The tasks and the tokenizer together: the only place that may import both.
 
-use demask_eval::task::{Split, all, mixture, problems};
-use demask_train::tokenizer;
+use demask::eval::task::{Split, all, mixture, problems};
+use demask::train::tokenizer;
 
 const LONGEST_EXAMPLE: usize = 112;
 

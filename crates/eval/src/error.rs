@@ -13,6 +13,9 @@ pub enum Error {
     /// Decoding failed.
     #[error(transparent)]
     Decode(#[from] demask_decode::Error),
+    /// The model refused what it was asked.
+    #[error(transparent)]
+    Engine(#[from] demask_engine::Error),
     /// The backbone failed, or a file could not be written.
     #[error(transparent)]
     Model(#[from] demask_model::Error),

@@ -14,13 +14,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use demask_decode::strategy::Context;
-use demask_decode::{Options, StrategySpec};
-use demask_model::{Backbone, SpecialIds};
+use demask_decode::StrategySpec;
+use demask_engine::{Decoding, Model};
 
 use crate::error::{Error, Result};
 use crate::journal::{self, Journal};
-use crate::suite::{Suite, Text};
+use crate::suite::Suite;
 use batch::Cell;
 
 pub use record::{Header, Sample, Spent, predictor_fingerprint};
@@ -29,19 +28,6 @@ pub use record::{Header, Sample, Spent, predictor_fingerprint};
 pub const RECORDS: &str = "records.jsonl";
 /// Folder of the traces inside a run's folder.
 pub const TRACES: &str = "traces";
-
-/// The model under evaluation.
-#[derive(Clone, Copy)]
-pub struct Subject<'a> {
-    /// The model.
-    pub backbone: &'a dyn Backbone,
-    /// How it reads and writes.
-    pub text: Text<'a>,
-    /// Its special ids, with every id that ends a response.
-    pub ids: &'a SpecialIds,
-    /// What strategies may use.
-    pub context: &'a Context,
-}
 
 /// One of `count` equal parts of the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +59,8 @@ impl FromStr for Shard {
 /// What is done besides the suites and strategies.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How canvases are decoded; the stream and the prompt's length are added per item.
-    pub options: Options,
+    /// How canvases are decoded; strategy, length and stream are each item's own.
+    pub decoding: Decoding,
     /// Tokens of all canvases in a batch together; one canvas is always decoded.
     pub token_budget: usize,
     /// Which items.
@@ -152,7 +138,7 @@ impl Records {
 /// Decodes and judges every item of every cell that has no record yet. `watch` may end the run early (then it returns
 /// `Break`); the same call goes on later.
 pub fn run(
-    subject: &Subject<'_>,
+    model: &Model,
     suites: &[Box<dyn Suite>],
     strategies: &[StrategySpec],
     plan: &Plan,
@@ -167,12 +153,12 @@ pub fn run(
     for strategy in strategies {
         for suite in suites {
             let items = of_shard(suite.as_ref());
-            let cell = Cell { subject, suite: suite.as_ref(), strategy, plan };
+            let cell = Cell { model, suite: suite.as_ref(), strategy, plan };
             let mut tally = Tally::default();
             let mut missing = Vec::new();
             for &index in &items {
                 match records.find(strategy, suite.name(), index) {
-                    Some(sample) => tally.add(check(sample, suite.as_ref(), subject, records)?),
+                    Some(sample) => tally.add(check(sample, suite.as_ref(), model, records)?),
                     None => missing.push(index),
                 }
             }
@@ -221,10 +207,10 @@ impl Tally {
 fn check<'a>(
     sample: &'a Sample,
     suite: &dyn Suite,
-    subject: &Subject<'_>,
+    model: &Model,
     records: &Records,
 ) -> Result<&'a Sample> {
-    let item = suite.item(sample.index, &subject.text)?;
+    let item = suite.item(sample.index, model.text())?;
     if sample.version == suite.version()
         && sample.protocol == suite.protocol()
         && sample.id == item.id

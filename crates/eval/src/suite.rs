@@ -7,7 +7,7 @@
 mod generated;
 mod questions;
 
-use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
+use demask_engine::Text;
 
 use crate::error::Result;
 use crate::task::Score;
@@ -32,7 +32,7 @@ pub trait Suite: Send + Sync {
         self.len() == 0
     }
     /// One item, for a model that reads with this tokenizer and template.
-    fn item(&self, index: usize, text: &Text<'_>) -> Result<Item>;
+    fn item(&self, index: usize, text: &Text) -> Result<Item>;
     /// Judges the response to an item: decoded, cut at the first end of sequence and at every `until`.
     fn score(&self, index: usize, response: &str) -> Result<Score>;
 }
@@ -52,36 +52,4 @@ pub struct Item {
     pub max_new_tokens: usize,
     /// The response ends before the first of any of these.
     pub until: Vec<String>,
-}
-
-/// How a model reads and writes.
-#[derive(Clone, Copy)]
-pub struct Text<'a> {
-    /// Its tokenizer.
-    pub tokenizer: &'a Tokenizer,
-    /// Its chat template, if it has one.
-    pub chat: Option<&'a ChatTemplate>,
-}
-
-impl Text<'_> {
-    /// One message of a user through the chat template, or as it is where there is none: text and ids.
-    pub fn user(&self, message: &str) -> Result<(String, Vec<u32>)> {
-        let prompt = match self.chat {
-            Some(chat) => chat.render(&Conversation::new(&[Message::new("user", message)]))?,
-            None => message.to_owned(),
-        };
-        let tokens = self.tokenizer.encode(&prompt)?;
-        Ok((prompt, tokens))
-    }
-
-    /// The text of a response canvas: up to its first end of sequence, then cut at every `until` in turn.
-    pub fn response(&self, ids: &[u32], eos: &[u32], until: &[String]) -> Result<String> {
-        let mut text = self.tokenizer.decode_response(ids, eos)?;
-        for stop in until.iter().filter(|stop| !stop.is_empty()) {
-            if let Some(end) = text.find(stop.as_str()) {
-                text.truncate(end);
-            }
-        }
-        Ok(text)
-    }
 }

@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use demask_decode::StrategySpec;
+use demask_engine::Model;
 use demask_model::checkpoint::write::replace;
 
 use crate::error::Result;
 use crate::frontier::{Point, aups, frontier, methods, points, ranks};
 use crate::grid::Grid;
 use crate::plot;
-use crate::runner::{self, Plan, Progress, Records, Sample, Subject};
+use crate::runner::{self, Plan, Progress, Records, Sample};
 use crate::suite::Suite;
 use crate::summary::Summary;
 use crate::table::{Table, Text};
@@ -28,7 +29,7 @@ const SMALLEST_ROUND: usize = 16;
 /// Runs a grid; returns the configurations that were run on all problems, the baseline first, or `Break` if `watch`
 /// ended it. `suites` makes the suites with so many problems each.
 pub fn run(
-    subject: &Subject<'_>,
+    model: &Model,
     suites: &dyn Fn(usize) -> Result<Vec<Box<dyn Suite>>>,
     grid: &Grid,
     problems: &Problems,
@@ -41,7 +42,7 @@ pub fn run(
     let rounds = problems.rounds();
     for (number, &n) in rounds.iter().enumerate() {
         let suites = suites(n)?;
-        if runner::run(subject, &suites, &left, plan, records, watch)?.is_break() {
+        if runner::run(model, &suites, &left, plan, records, watch)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         if number + 1 < rounds.len() {

@@ -2,19 +2,15 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
-use demask_decode::{Options, Sampling, StrategySpec};
+use demask_decode::StrategySpec;
+use demask_engine::{Decoding, Model, Text};
 use demask_eval::error::Result;
 use demask_eval::runner::{
-    Header, Plan, Progress, Records, Sample, Shard, Spent, Subject, TRACES, merge, run,
+    Header, Plan, Progress, Records, Sample, Shard, Spent, TRACES, merge, run,
 };
-use demask_eval::suite::{Item, Suite, Text};
+use demask_eval::suite::{Item, Suite};
 use demask_eval::task::Score;
-use demask_model::text::Tokenizer;
-use demask_model::{Backbone, LoadOptions, Transformer};
 use tempfile::TempDir;
 
 fn fixture() -> PathBuf {
@@ -37,14 +33,14 @@ impl Suite for Sums {
         self.0
     }
 
-    fn item(&self, index: usize, text: &Text<'_>) -> Result<Item> {
+    fn item(&self, index: usize, text: &Text) -> Result<Item> {
         let more = if index.is_multiple_of(2) { "" } else { " eva finds 3 more ." };
         let prompt = format!(
             "eva has {} shells . eva finds {} more .{more} how many shells does eva have now ? <sep>",
             index + 3,
             2 * index + 1
         );
-        let tokens = text.tokenizer.encode(&prompt)?;
+        let tokens = text.tokenizer().encode(&prompt)?;
         let max_new_tokens = 20 + 4 * (index % 3);
         Ok(Item {
             id: format!("s{index}"),
@@ -62,31 +58,17 @@ impl Suite for Sums {
     }
 }
 
-struct Model {
-    backbone: Transformer,
-    tokenizer: Tokenizer,
-    context: Context,
-}
+struct Toy(Model);
 
-impl Model {
+impl Toy {
     fn open() -> Self {
-        let backbone = Transformer::load(&fixture(), &LoadOptions::default()).unwrap();
-        let tokenizer = Tokenizer::open(fixture(), backbone.spec().vocab).unwrap();
-        let predictor = Predictor::load(&fixture().join("predictor_row_i_minus_1.safetensors")).unwrap().0;
-        Self { backbone, tokenizer, context: Context { predictor: Some(Arc::new(predictor)) } }
-    }
-
-    fn subject(&self) -> Subject<'_> {
-        Subject {
-            backbone: &self.backbone,
-            text: Text { tokenizer: &self.tokenizer, chat: None },
-            ids: &self.backbone.spec().ids,
-            context: &self.context,
-        }
+        let folder = fixture().display().to_string();
+        let predictor = fixture().join("predictor_row_i_minus_1.safetensors");
+        Self(Model::loader(&folder).predictor(predictor).load().unwrap())
     }
 
     fn header(&self, plan: &Plan) -> Header {
-        Header::new("toy", &self.backbone, self.context.predictor.as_deref(), "test", &plan.options)
+        Header::new(&self.0, "test", &plan.decoding).unwrap()
     }
 
     /// Runs into `folder`, at most `limit` records.
@@ -99,15 +81,15 @@ impl Model {
             assert!(progress.done <= progress.items && progress.right <= progress.done);
             if progress.total_done >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let _ = run(&self.subject(), &suites, &strategies, plan, &mut records, &mut watch)?;
+        let _ = run(&self.0, &suites, &strategies, plan, &mut records, &mut watch)?;
         Ok(records.samples().iter().map(|s| Sample { seconds: Spent::default(), ..s.clone() }).collect())
     }
 }
 
 fn plan(token_budget: usize) -> Plan {
-    let sampling = Sampling { temperature: 0.9, top_p: Some(0.95), top_k: None, ..Sampling::default() };
-    let options = Options { sampling, seed: 11, ..Options::default() };
-    Plan { options, token_budget, shard: Shard::default(), traces: false }
+    let decoding =
+        Decoding { temperature: Some(0.9), top_p: Some(0.95), seed: 11, ..Decoding::default() };
+    Plan { decoding, token_budget, shard: Shard::default(), traces: false }
 }
 
 fn folder() -> TempDir {
@@ -116,7 +98,7 @@ fn folder() -> TempDir {
 
 #[test]
 fn a_record_depends_neither_on_the_batch_nor_on_an_interruption() {
-    let model = Model::open();
+    let model = Toy::open();
     let alone = model.run(folder().path(), &plan(1), usize::MAX).unwrap();
     assert_eq!(alone.len(), 14);
     assert!(
@@ -134,7 +116,7 @@ fn a_record_depends_neither_on_the_batch_nor_on_an_interruption() {
 
 #[test]
 fn shards_merge_to_the_whole_run() {
-    let model = Model::open();
+    let model = Toy::open();
     let whole = model.run(folder().path(), &plan(500), usize::MAX).unwrap();
     let (shards, out) = ([folder(), folder(), folder()], folder());
     for (index, shard) in shards.iter().enumerate() {
@@ -152,17 +134,17 @@ fn shards_merge_to_the_whole_run() {
 
 #[test]
 fn records_of_other_settings_are_refused_with_what_differs() {
-    let (model, folder) = (Model::open(), folder());
+    let (model, folder) = (Toy::open(), folder());
     model.run(folder.path(), &plan(500), 2).unwrap();
     let mut other = plan(500);
-    other.options.seed = 12;
+    other.decoding.seed = 12;
     let error = model.run(folder.path(), &other, 2).unwrap_err().to_string();
     assert!(error.contains("seed 11 there, 12 here"), "{error}");
 }
 
 #[test]
 fn a_trace_is_kept_on_request() {
-    let (model, folder) = (Model::open(), folder());
+    let (model, folder) = (Toy::open(), folder());
     let samples = model.run(folder.path(), &Plan { traces: true, ..plan(500) }, usize::MAX).unwrap();
     let path = folder.path().join(TRACES).join("demask-tau0.3-gamma0.5").join("sums-2.jsonl");
     let text = std::fs::read_to_string(path).unwrap();

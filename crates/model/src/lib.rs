@@ -5,6 +5,7 @@ pub mod backbone;
 pub mod checkpoint;
 pub mod config;
 pub mod error;
+pub mod file;
 pub mod gguf;
 pub mod layer;
 mod load;

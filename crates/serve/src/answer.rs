@@ -16,7 +16,7 @@ use crate::engine::{Event, Order, Running};
 use crate::error::Refusal;
 use crate::fields::{Fields, short};
 use crate::prompt::Prompt;
-use crate::request::Decoding;
+use crate::request::Request;
 use crate::run::race;
 use crate::settling::{Ending, Settling};
 use crate::watch::now;
@@ -34,7 +34,7 @@ pub(crate) enum Form {
 /// A checked request of either route.
 pub(crate) struct Asked {
     form: Form,
-    decoding: Decoding,
+    request: Request,
     /// Canvases: the choices of the first prompt, then those of the next.
     orders: Vec<Order>,
     choices: usize,
@@ -63,17 +63,17 @@ impl Asked {
         }
         let stream = fields.flag("stream")?;
         let include_usage = include_usage(&mut fields, stream)?;
-        let decoding = Decoding::take(&mut fields, served, settings)?;
+        let request = Request::take(&mut fields, served, settings)?;
         fields.finish()?;
         let mut orders = Vec::new();
         for prompt in &prompts {
             for choice in 0..choices {
-                orders.push(decoding.order(served, prompt, choice as u64)?);
+                orders.push(request.order(served, prompt, choice as u64)?);
             }
         }
-        let prompt_tokens = prompts.iter().map(|p| p.given(served.ids.mask)).sum();
+        let prompt_tokens = prompts.iter().map(|p| p.given(served.model.ids().mask)).sum();
         let (echo, logprobs) = (Vec::new(), false);
-        Ok(Self { form, decoding, orders, choices, prompt_tokens, stream, include_usage, echo, logprobs })
+        Ok(Self { form, request, orders, choices, prompt_tokens, stream, include_usage, echo, logprobs })
     }
 
     /// Choices per prompt.
@@ -102,7 +102,7 @@ fn include_usage(fields: &mut Fields, stream: bool) -> Result<bool, Refusal> {
 /// Queues the canvases and answers.
 pub(crate) async fn respond(server: Arc<Server>, mut asked: Asked) -> Result<Response, Refusal> {
     let orders = std::mem::take(&mut asked.orders);
-    let texts = orders.iter().map(|o| asked.decoding.settling(o)).collect();
+    let texts = orders.iter().map(|o| asked.request.settling(o)).collect();
     let open = orders.len();
     let running = server.engine.submit(&server.served, orders)?;
     let collected = Collected { running, texts, totals: Totals::default(), open };
@@ -144,14 +144,14 @@ impl Collected {
             let text = &mut self.texts[index];
             let ended = text.ending().is_some();
             let new = match event {
-                Event::Step(record) => text.step(&served.tokenizer, &record)?,
+                Event::Step(record) => text.step(served.model.tokenizer(), &record)?,
                 Event::Done(done) => {
                     self.open -= 1;
                     self.totals.steps += done.totals.steps;
                     self.totals.forwards += done.totals.forwards;
                     self.totals.committed += done.totals.committed;
                     self.totals.seconds += done.totals.seconds;
-                    text.finish(&served.tokenizer, &done.tokens)?
+                    text.finish(served.model.tokenizer(), &done.tokens)?
                 }
                 Event::Failed(refusal) => return Err(refusal),
             };
@@ -169,7 +169,7 @@ impl Collected {
     fn usage(&self, served: &Served, prompt_tokens: usize) -> Result<Value, Refusal> {
         let mut completion = 0;
         for text in &self.texts {
-            completion += text.used(&served.tokenizer)?.len();
+            completion += text.used(served.model.tokenizer())?.len();
         }
         Ok(json!({
             "prompt_tokens": prompt_tokens,
@@ -214,7 +214,7 @@ impl Answer {
         let object = if self.asked.form == Form::Chat { "chat.completion" } else { "text_completion" };
         let mut body = self.envelope(object, choices);
         body["usage"] = collected.usage(served, self.asked.prompt_tokens)?;
-        body["demask"] = cost(&self.asked.decoding, &collected.totals);
+        body["demask"] = cost(&self.asked.request, &collected.totals);
         Ok(Json(body))
     }
 
@@ -247,7 +247,7 @@ impl Answer {
         if self.asked.include_usage {
             let mut body = self.chunk(Vec::new());
             body["usage"] = collected.usage(served, self.asked.prompt_tokens)?;
-            body["demask"] = cost(&self.asked.decoding, &collected.totals);
+            body["demask"] = cost(&self.asked.request, &collected.totals);
             stream.send(None, &body).await;
         }
         stream.end().await;
@@ -278,7 +278,7 @@ impl Answer {
     }
 
     fn envelope(&self, object: &str, choices: Vec<Value>) -> Value {
-        let model = &self.server.served.name;
+        let model = self.server.served.model.name();
         json!({ "id": self.id, "object": object, "created": self.created, "model": model, "choices": choices })
     }
 
@@ -291,7 +291,7 @@ impl Answer {
         if !self.asked.logprobs {
             return Ok(None);
         }
-        let tokens = text.logprobs(&self.server.served.tokenizer)?;
+        let tokens = text.logprobs(self.server.served.model.tokenizer())?;
         if self.asked.form == Form::Chat {
             let entry = |(token, logprob): &(String, f32)| json!({ "token": token, "logprob": logprob, "bytes": token.as_bytes(), "top_logprobs": [] });
             return Ok(Some(
@@ -315,11 +315,11 @@ impl Answer {
 }
 
 /// Our own part of an answer: how it was decoded and what that took.
-pub(crate) fn cost(decoding: &Decoding, totals: &Totals) -> Value {
+pub(crate) fn cost(request: &Request, totals: &Totals) -> Value {
     json!({
-        "strategy": decoding.strategy.to_string(),
-        "cache": decoding.cache().to_string(),
-        "seed": decoding.seed,
+        "strategy": request.strategy.to_string(),
+        "cache": request.decoding.cache.to_string(),
+        "seed": request.decoding.seed,
         "steps": totals.steps,
         "forwards": totals.forwards,
         "seconds": totals.seconds,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use demask_decode::{Canvas, Decoder, Job, Observer, Options, StepRecord, StrategySpec, Totals};
+use demask_decode::{Canvas, Decoder, Job, Observer, StepRecord, Totals};
+use demask_engine::Decoding;
 use tokio::sync::mpsc;
 
 use crate::Served;
@@ -43,8 +44,7 @@ pub(crate) struct Done {
 #[derive(Clone)]
 pub(crate) struct Order {
     pub(crate) canvas: Canvas,
-    pub(crate) strategy: StrategySpec,
-    pub(crate) options: Options,
+    pub(crate) decoding: Decoding,
     pub(crate) dependency: bool,
 }
 
@@ -109,7 +109,7 @@ impl Engine {
             let watcher =
                 Watcher { events: sender.clone(), index, enough: flag.clone(), dependency: order.dependency };
             let job =
-                Job::new(order.canvas, &order.strategy, &served.context, order.options, Box::new(watcher))?;
+                served.model.job(order.canvas, &order.decoding, Box::new(watcher))?;
             tasks.push(Task { job, events: sender.clone(), index });
             enough.push(flag);
         }
@@ -183,7 +183,7 @@ impl Loop {
     /// Works until every sender is gone and everything that was accepted is answered.
     fn run(mut self) {
         let served = self.served.clone();
-        let decoder = Decoder::new(served.backbone.as_ref());
+        let decoder = Decoder::new(served.model.backbone());
         let mut active: Vec<Task> = Vec::new();
         loop {
             if active.is_empty() {

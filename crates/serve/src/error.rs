@@ -126,6 +126,24 @@ impl IntoResponse for Refusal {
     }
 }
 
+impl From<demask_engine::Error> for Refusal {
+    fn from(error: demask_engine::Error) -> Self {
+        use demask_engine::Error as E;
+        match error {
+            E::Model(error) => error.into(),
+            E::Decode(error) => error.into(),
+            E::TooLong { .. } | E::TextTooLong { .. } => Self::context(error.to_string()),
+            E::NothingBefore => Self::request(error.to_string()),
+            E::Gap(problem) => Self::field("text", problem),
+            E::NoTemplate { .. } => Self::field(
+                "messages",
+                "this model has no chat template; use POST /v1/completions with the prompt as it is",
+            ),
+            _ => Self::internal(error),
+        }
+    }
+}
+
 impl From<demask_decode::Error> for Refusal {
     fn from(error: demask_decode::Error) -> Self {
         use demask_decode::Error as E;

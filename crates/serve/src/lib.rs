@@ -21,51 +21,21 @@ mod watch;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use demask_decode::strategy::Context;
-use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
-use demask_model::text::{ChatTemplate, Tokenizer};
-use demask_model::{Backbone, SpecialIds};
+use demask_engine::{Decoding, Model};
 
 pub use error::Error;
 pub use routes::app;
 pub use run::{run, serve_until};
 pub use tasks::{Posed, Tasks, Verdict};
 
-/// The model that is served.
+/// What is served.
 pub struct Served {
-    /// The model.
-    pub backbone: Arc<dyn Backbone>,
-    /// Its tokenizer.
-    pub tokenizer: Tokenizer,
-    /// Its chat template, if it has one.
-    pub chat: Option<ChatTemplate>,
-    /// Its special ids; a chat's end of turn is an end of sequence too.
-    pub ids: SpecialIds,
-    /// What strategies may use.
-    pub context: Context,
-    /// What a request gets that does not ask.
-    pub defaults: Defaults,
-    /// Its name in the API; no path.
-    pub name: String,
+    /// The model; its name is the one in the API.
+    pub model: Model,
+    /// What a request gets that does not choose: strategy, end of sequence, blocks and cache.
+    pub decoding: Decoding,
     /// Problems that it was made for, if any.
     pub tasks: Option<Arc<dyn Tasks>>,
-}
-
-/// Settings of requests that do not give their own.
-#[derive(Debug, Clone)]
-pub struct Defaults {
-    /// The decoder.
-    pub strategy: StrategySpec,
-    /// Token drawing.
-    pub sampling: Sampling,
-    /// Length of the response.
-    pub max_new_tokens: Option<usize>,
-    /// What an end-of-sequence does.
-    pub eos: EosPolicy,
-    /// Blocks, left to right.
-    pub block_length: Option<usize>,
-    /// Keys and values kept between steps.
-    pub cache: CacheSpec,
 }
 
 /// Limits of the server and its key.
@@ -105,7 +75,7 @@ impl Server {
     /// Starts the model's thread. It ends, with everything accepted answered, once the server is dropped.
     pub fn start(served: Served, settings: Settings) -> Result<(Arc<Self>, JoinHandle<()>), Error> {
         let (served, metrics) = (Arc::new(served), Arc::new(metrics::Metrics::default()));
-        let context = served.backbone.spec().max_positions;
+        let context = served.model.backbone().spec().max_positions;
         let settings = Settings {
             max_tokens: settings.max_tokens.clamp(1, context),
             max_canvases: settings.max_canvases.clamp(1, settings.queue.max(1)),

@@ -1,5 +1,6 @@
 //! What stands on the canvas before the first step: texts, token ids, conversations, texts with gaps.
 
+use demask_engine::gaps::{Piece, split};
 use demask_model::text::{Conversation, Message};
 use serde_json::Value;
 
@@ -45,7 +46,7 @@ pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(P
     };
     let encoded = prompts.into_iter().map(|prompt| {
         let (before, text) = encode(prompt, served)?;
-        if !after.is_empty() && before.contains(&served.ids.mask) {
+        if !after.is_empty() && before.contains(&served.model.ids().mask) {
             return Err(Refusal::field(
                 "prompt",
                 "has the model's mask token in it, which a suffix does not allow",
@@ -58,10 +59,10 @@ pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(P
 
 fn encode(prompt: Value, served: &Served) -> Result<(Vec<u32>, String)> {
     match prompt {
-        Value::String(text) => Ok((served.tokenizer.encode(&text)?, text)),
+        Value::String(text) => Ok((served.model.tokenizer().encode(&text)?, text)),
         Value::Array(ref list) if !list.is_empty() => {
             let ids = ids("prompt", &prompt, served)?;
-            let text = served.tokenizer.decode_verbatim(&ids)?;
+            let text = served.model.tokenizer().decode_verbatim(&ids)?;
             Ok((ids, text))
         }
         other => {
@@ -74,7 +75,7 @@ fn encode(prompt: Value, served: &Served) -> Result<(Vec<u32>, String)> {
 
 /// A list of token ids.
 pub(crate) fn ids(field: &str, value: &Value, served: &Served) -> Result<Vec<u32>> {
-    let vocab = served.backbone.spec().vocab;
+    let vocab = served.model.backbone().spec().vocab;
     let Some(list) = value.as_array() else {
         return Err(Refusal::field(field, format!("must be a list of token ids, not {}", short(value))));
     };
@@ -95,7 +96,7 @@ pub(crate) fn chat(fields: &mut Fields, served: &Served) -> Result<Prompt> {
             ));
         }
     };
-    let Some(template) = &served.chat else {
+    let Some(template) = served.model.text().chat() else {
         return Err(Refusal::field(
             "messages",
             "this model has no chat template; use POST /v1/completions with the prompt as it is",
@@ -104,7 +105,7 @@ pub(crate) fn chat(fields: &mut Fields, served: &Served) -> Result<Prompt> {
     let messages: Vec<Message> =
         messages.into_iter().enumerate().map(|(i, m)| message(i, m)).collect::<Result<_>>()?;
     let text = template.render(&Conversation::new(&messages))?;
-    Ok(Prompt::Open { before: served.tokenizer.encode(&text)?, after: Vec::new() })
+    Ok(Prompt::Open { before: served.model.tokenizer().encode(&text)?, after: Vec::new() })
 }
 
 /// A message whose content is one text: templates print parts as they are.
@@ -139,7 +140,7 @@ pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Re
             return Err(Refusal::field("tokens", "is the whole canvas; give no text and no prompt with it"));
         }
         let tokens = ids("tokens", &value, served)?;
-        if tokens.iter().filter(|&&t| t == served.ids.mask).count() > longest {
+        if tokens.iter().filter(|&&t| t == served.model.ids().mask).count() > longest {
             return Err(Refusal::field(
                 "tokens",
                 format!("has more than this server's limit of {longest} masks"),
@@ -154,7 +155,7 @@ pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Re
     };
     let start = tokens.len();
     tokens.extend(tokens_with_gaps(&text, served, longest)?);
-    if !tokens[start..].contains(&served.ids.mask) {
+    if !tokens[start..].contains(&served.model.ids().mask) {
         let problem = "has no gap; write [MASK] or [MASK:5] where tokens are to be found";
         return Err(Refusal::field("text", problem));
     }
@@ -164,7 +165,7 @@ pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Re
 /// Ids of a text whose gaps are masks.
 pub(crate) fn tokens_with_gaps(text: &str, served: &Served, longest: usize) -> Result<Vec<u32>> {
     let (mut tokens, mut masks) = (Vec::new(), 0);
-    for piece in split(text)? {
+    for piece in split(text).map_err(|problem| Refusal::field("text", problem))? {
         match piece {
             Piece::Text(text) => tokens.extend(plain(served, "text", text)?),
             Piece::Gap(length) => {
@@ -173,7 +174,7 @@ pub(crate) fn tokens_with_gaps(text: &str, served: &Served, longest: usize) -> R
                     let problem = format!("has gaps of more than this server's limit of {longest} tokens");
                     return Err(Refusal::field("text", problem));
                 }
-                tokens.extend(std::iter::repeat_n(served.ids.mask, length));
+                tokens.extend(std::iter::repeat_n(served.model.ids().mask, length));
             }
         }
     }
@@ -182,60 +183,12 @@ pub(crate) fn tokens_with_gaps(text: &str, served: &Served, longest: usize) -> R
 
 /// Ids of a text beside masks, which must not bring masks of its own.
 fn plain(served: &Served, field: &str, text: &str) -> Result<Vec<u32>> {
-    let ids = served.tokenizer.encode(text)?;
-    if ids.contains(&served.ids.mask) {
+    let ids = served.model.tokenizer().encode(text)?;
+    if ids.contains(&served.model.ids().mask) {
         return Err(Refusal::field(
             field,
             "has the model's mask token in it; gaps are written [MASK] or [MASK:5]",
         ));
     }
     Ok(ids)
-}
-
-/// A stretch of a text with gaps.
-#[derive(Debug, PartialEq)]
-enum Piece<'a> {
-    Text(&'a str),
-    Gap(usize),
-}
-
-fn split(text: &str) -> Result<Vec<Piece<'_>>> {
-    let wrong = |problem: String| Refusal::field("text", problem);
-    let (mut pieces, mut rest) = (Vec::new(), text);
-    while let Some(start) = rest.find("[MASK") {
-        let Some(end) = rest[start..].find(']') else { return Err(wrong("a gap is not closed".into())) };
-        let inside = &rest[start + "[MASK".len()..start + end];
-        let count = match inside.strip_prefix(':') {
-            None if inside.is_empty() => 1,
-            Some(number) => match number.parse() {
-                Ok(count) if (1..=65_536).contains(&count) => count,
-                _ => return Err(wrong("a gap's length must be between 1 and 65536".into())),
-            },
-            None => return Err(wrong("a gap is written [MASK] or [MASK:5]".into())),
-        };
-        if start > 0 {
-            pieces.push(Piece::Text(&rest[..start]));
-        }
-        pieces.push(Piece::Gap(count));
-        rest = &rest[start + end + 1..];
-    }
-    if !rest.is_empty() {
-        pieces.push(Piece::Text(rest));
-    }
-    Ok(pieces)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gaps_are_cut_out() {
-        let pieces = split("a [MASK] b[MASK:3]").unwrap();
-        assert_eq!(pieces, [Piece::Text("a "), Piece::Gap(1), Piece::Text(" b"), Piece::Gap(3)]);
-        assert_eq!(split("no gap").unwrap(), [Piece::Text("no gap")]);
-        for bad in ["a [MASK", "a [MASK:0]", "a [MASK:x]", "a [MASKED]", "[MASK:99999999999999999999]"] {
-            assert!(split(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -5,10 +5,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
-use demask_decode::strategy;
-use demask_decode::{
-    CacheSpec, Canvas, Draw, EosPolicy, HoldEos, Options, Sampling, StrategySpec, Suppression,
-};
+use demask_decode::{StrategySpec, strategy};
+use demask_engine::Decoding;
 use serde_json::Value;
 
 use crate::engine::Order;
@@ -26,8 +24,6 @@ const COLDEST: f64 = 1e-3;
 const LARGEST_COUNT: usize = 4096;
 /// Stop strings of a request.
 const STOPS: usize = 64;
-/// Length of the response when neither request nor checkpoint says.
-pub(crate) const DEFAULT_LENGTH: usize = 128;
 /// Well-known fields that are accepted and have no effect.
 const IGNORED: [&str; 8] = [
     "user",
@@ -41,118 +37,66 @@ const IGNORED: [&str; 8] = [
 ];
 
 /// How every canvas of a request is decoded.
-pub(crate) struct Decoding {
+pub(crate) struct Request {
+    /// What was chosen, completed with what this server chooses; its strategy is always named.
+    pub(crate) decoding: Decoding,
     pub(crate) strategy: StrategySpec,
-    pub(crate) seed: u64,
     pub(crate) stops: Vec<String>,
     revises: bool,
-    options: Options,
-    length: Option<usize>,
-    min_tokens: usize,
 }
 
-impl Decoding {
+impl Request {
     /// Takes the settings out of the fields; what is left then belongs to nobody.
     pub(crate) fn take(fields: &mut Fields, served: &Served, settings: &Settings) -> Result<Self> {
         check_model(fields, served)?;
         neutral_fields(fields)?;
-        let length = length(fields, settings)?;
-        let seed = seed(fields)?;
-        let eos = named::<EosPolicy>(fields, "eos")?.unwrap_or(served.defaults.eos);
-        let ids = &served.ids;
-        let mut suppressed = served.tokenizer.holes();
-        suppressed.push(ids.mask);
-        let penalty = fields.number("eos_penalty", -1e4, 1e4)?.unwrap_or(0.0) as f32;
-        let min_tokens = fields.count("min_tokens", 0, settings.max_tokens)?.unwrap_or(0);
-        let mut suppression = Suppression {
-            ids: suppressed,
-            eos_penalty: penalty,
-            no_eos_before: 0,
-            eos: if penalty != 0.0 || min_tokens > 0 { ids.eos.clone() } else { Vec::new() },
-            ..Suppression::default()
-        };
-        suppression.hold(named::<HoldEos>(fields, "hold_eos")?.unwrap_or_default(), &ids.eos);
-        let options = Options {
-            sampling: sampling(fields, &served.defaults.sampling)?,
-            eos,
-            block_length: fields
-                .count("block_length", 1, settings.max_tokens)?
-                .or(served.defaults.block_length),
-            seed,
-            cache: named(fields, "cache")?.unwrap_or_else(|| served.defaults.cache.clone()),
+        let usual = &served.decoding;
+        let mut decoding = Decoding {
+            length: length(fields, settings)?,
+            seed: seed(fields)?,
+            eos: named(fields, "eos")?.unwrap_or(usual.eos),
+            eos_penalty: fields.number("eos_penalty", -1e4, 1e4)?.unwrap_or(0.0) as f32,
+            min_length: fields.count("min_tokens", 0, settings.max_tokens)?.unwrap_or(0),
+            hold_eos: named(fields, "hold_eos")?.unwrap_or_default(),
+            block_length: fields.count("block_length", 1, settings.max_tokens)?.or(usual.block_length),
+            cache: named(fields, "cache")?.unwrap_or_else(|| usual.cache.clone()),
             guidance: fields.number("cfg", 0.0, 100.0)?.unwrap_or(0.0) as f32,
-            suppression,
-            ..Options::default()
+            ..Decoding::default()
         };
+        sampling(fields, &mut decoding)?;
+        decoding.sampling(&served.model.defaults().sampling)?;
         let stops = stops(fields)?;
         let (strategy, revises) = take_strategy(fields, served)?;
-        Ok(Self { strategy, seed, stops, revises, options, length, min_tokens })
+        decoding.strategy = Some(strategy.clone());
+        Ok(Self { decoding, strategy, stops, revises })
     }
 
-    /// The text of an order of this decoding, before the first step.
+    /// The text of an order of this request, before the first step.
     pub(crate) fn settling(&self, order: &Order) -> Settling {
         Settling::new(&order.canvas, self.revises, &self.stops)
     }
 
-    /// The cache of every canvas.
-    pub(crate) fn cache(&self) -> &CacheSpec {
-        &self.options.cache
-    }
-
     /// The canvas of a prompt, as the `stream`-th choice of it.
     pub(crate) fn order(&self, served: &Served, prompt: &Prompt, stream: u64) -> Result<Order> {
-        let spec = served.backbone.spec();
+        let model = &served.model;
+        let decoding = Decoding { stream, ..self.decoding.clone() };
         let canvas = match prompt {
+            Prompt::Open { before, after } if after.is_empty() => model.canvas(before, &decoding)?,
             Prompt::Open { before, after } => {
-                let given = before.len() + after.len();
-                let length = self.length_for(served, given)?;
-                let mut tokens = before.clone();
-                tokens.resize(before.len() + length, served.ids.mask);
-                tokens.extend(after);
-                if after.is_empty() {
-                    Canvas::generate(before, length, &served.ids)?
-                } else {
-                    Canvas::infill(&tokens, &served.ids)?
-                }
+                let length = model.length(&decoding, before.len() + after.len())?;
+                let masks = std::iter::repeat_n(model.ids().mask, length);
+                let tokens: Vec<u32> = before.iter().copied().chain(masks).chain(after.clone()).collect();
+                model.infill_canvas(&tokens)?
             }
-            Prompt::Gaps { tokens, .. } => Canvas::infill(tokens, &served.ids)?,
+            Prompt::Gaps { tokens, .. } => model.infill_canvas(tokens)?,
         };
-        let total = canvas.tokens().len();
-        if total > spec.max_positions {
-            let context = spec.max_positions;
-            return Err(Refusal::context(format!(
-                "the text has {total} tokens, the model's context is {context}"
-            )));
-        }
-        if spec.shift && canvas.response().start == 0 {
-            return Err(Refusal::request(
-                "the prompt is empty; this model predicts each token from the one before it and needs at least one",
-            ));
-        }
-        let mut options = Options { stream, ..self.options.clone() };
-        options.suppression.no_eos_before = canvas.response().start + self.min_tokens;
-        Ok(Order { canvas, strategy: self.strategy.clone(), options, dependency: false })
-    }
-
-    /// Length of the response: what was asked for, or the default as far as it fits.
-    fn length_for(&self, served: &Served, given: usize) -> Result<usize> {
-        let context = served.backbone.spec().max_positions;
-        let room = context.saturating_sub(given);
-        let asked =
-            self.length.unwrap_or_else(|| served.defaults.max_new_tokens.unwrap_or(DEFAULT_LENGTH).min(room));
-        if asked > room || asked == 0 {
-            return Err(Refusal::context(format!(
-                "the prompt has {given} tokens and the response {}, together more than the model's context of {context}",
-                asked.max(1)
-            )));
-        }
-        Ok(asked)
+        Ok(Order { canvas, decoding, dependency: false })
     }
 }
 
 fn check_model(fields: &mut Fields, served: &Served) -> Result<()> {
     match fields.text("model")? {
-        Some(name) if name != served.name => Err(Refusal::model(&short(&Value::from(name)).replace('"', ""))),
+        Some(name) if name != served.model.name() => Err(Refusal::model(&short(&Value::from(name)).replace('"', ""))),
         _ => Ok(()),
     }
 }
@@ -195,13 +139,13 @@ fn seed(fields: &mut Fields) -> Result<u64> {
     }
 }
 
-fn sampling(fields: &mut Fields, defaults: &Sampling) -> Result<Sampling> {
+fn sampling(fields: &mut Fields, decoding: &mut Decoding) -> Result<()> {
     let temperature = fields.number("temperature", 0.0, 100.0)?;
-    let temperature = temperature.map(|t| if t < COLDEST { 0.0 } else { t as f32 });
-    let top_p = fields.number("top_p", 0.0, 1.0)?.map(|p| p as f32);
+    decoding.temperature = temperature.map(|t| if t < COLDEST { 0.0 } else { t as f32 });
+    decoding.top_p = fields.number("top_p", 0.0, 1.0)?.map(|p| p as f32);
     // Both 0 and -1 are written for "all tokens" by clients of other servers.
     let all = fields.take("top_k").filter(|v| v.as_i64() != Some(-1) && v.as_i64() != Some(0));
-    let top_k = match all {
+    decoding.top_k = match all {
         None => None,
         Some(value) => match value.as_u64().and_then(|k| usize::try_from(k).ok()) {
             Some(k) => Some(k),
@@ -213,16 +157,8 @@ fn sampling(fields: &mut Fields, defaults: &Sampling) -> Result<Sampling> {
             }
         },
     };
-    let draw = named::<Draw>(fields, "sampler")?.unwrap_or(defaults.draw);
-    let defaults = defaults.drawn_by(draw);
-    let sampling = Sampling {
-        temperature: temperature.unwrap_or(defaults.temperature),
-        top_p: top_p.or(defaults.top_p),
-        top_k: top_k.or(defaults.top_k),
-        draw,
-    };
-    sampling.check()?;
-    Ok(sampling)
+    decoding.draw = named(fields, "sampler")?;
+    Ok(())
 }
 
 fn stops(fields: &mut Fields) -> Result<Vec<String>> {
@@ -258,7 +194,7 @@ fn named<T: FromStr<Err = demask_decode::Error>>(fields: &mut Fields, field: &st
 fn take_strategy(fields: &mut Fields, served: &Served) -> Result<(StrategySpec, bool)> {
     let mut spec = match fields.text("strategy")? {
         Some(text) => text.parse::<StrategySpec>().map_err(|error| Refusal::field("strategy", error))?,
-        None => served.defaults.strategy.clone(),
+        None => served.model.strategy(&served.decoding),
     };
     let is_parameter = |name: &str| strategy::ALL.iter().any(|e| e.params.iter().any(|p| p.key == name));
     for name in fields.names().into_iter().filter(|name| is_parameter(name)) {
@@ -280,6 +216,6 @@ fn take_strategy(fields: &mut Fields, served: &Served) -> Result<(StrategySpec, 
             ));
         }
     }
-    let revises = spec.build(&served.context)?.revises();
+    let revises = spec.build(served.model.context())?.revises();
     Ok((spec, revises))
 }

@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask_model::Backbone;
-use demask_train::cache::{
+use demask::model::Backbone;
+use demask::train::cache::{
     Cache, Generator, HiddenRows, Info, Observer, Outcome, Part, Progress, Settings, Stored,
 };
-use demask_train::data::Encoder;
+use demask::train::data::Encoder;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::data::Data;
 use crate::args::ModelArgs;
-use crate::loaded::Loaded;
 
 /// Hidden rows wider than this are not stored unless asked for: a large model's would fill the disk.
 const WIDEST_STORED: usize = 1024;
@@ -135,15 +134,15 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn generate(args: &GenerateArgs) -> Result<()> {
-    let Loaded { backbone, tokenizer, chat, .. } = Loaded::open(&args.model)?;
-    let template = chat.filter(|_| !args.raw);
+    let model = args.model.open()?;
+    let template = model.text().chat().filter(|_| !args.raw).cloned();
     let data = Data::open(&args.data, args.limit, args.seed)?;
     // Small models pre-trained on the tasks end a response with EOS alone.
     let end_of_turn = !args.no_end_of_turn && matches!(data, Data::Files(_));
-    let encoder = Encoder::new(tokenizer, template).with_end_of_turn(end_of_turn);
-    let settings = args.settings(backbone.spec().hidden);
+    let encoder = Encoder::new(model.tokenizer().clone(), template).with_end_of_turn(end_of_turn);
+    let settings = args.settings(model.backbone().spec().hidden);
     let generator = Generator {
-        backbone: &backbone,
+        backbone: model.backbone(),
         source: &*data.source(&encoder),
         settings: &settings,
         folder: &args.out,

@@ -6,8 +6,8 @@ mod remote;
 use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::Result;
-use demask_decode::StrategySpec;
-use demask_model::text::Message;
+use demask::decode::StrategySpec;
+use demask::model::text::Message;
 
 use crate::args::{DecodeArgs, ModelArgs};
 use crate::command::generate::ShowArgs;

@@ -1,19 +1,16 @@
 //! `demask demo`: prompts to try on every task, and one of them decoded by DEMASK and one token at a time, side by side.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use demask_decode::observer::Recorder;
-use demask_decode::trace::Header;
-use demask_decode::{Decoder, Job, StrategySpec};
-use demask_eval::suite::{Generated, Suite, Text};
-use demask_eval::task::{self, Split};
+use demask::decode::StrategySpec;
+use demask::eval::suite::{Generated, Suite};
+use demask::eval::task::{self, Split};
+use demask::{Decoding, Model, Prompt};
 
 use crate::args::{CanvasArgs, ModelArgs};
 use crate::evaluating::task_names;
-use crate::loaded::Loaded;
 use crate::replay::{Panel, play};
 
 /// Shows prompts to try, and DEMASK beside one-token decoding on one of them
@@ -55,46 +52,39 @@ pub fn run(args: &Args) -> Result<()> {
         writeln!(out)?;
     }
     drop(out);
-    let loaded = Loaded::open(&args.model)?;
+    let model = args.model.open()?;
     let Some(task) = task::by_name(&args.task) else { usage!("--task takes one task") };
-    let text = Text { tokenizer: &loaded.tokenizer, chat: loaded.chat.as_ref() };
     let length = args.canvas.max_new_tokens.map(|n| n as usize);
-    let suite = Generated::new(task, Split::Test, args.problem + 1, &text, length)?;
+    let suite = Generated::new(task, Split::Test, args.problem + 1, model.text(), length)?;
     if suite.len() <= args.problem {
         usage!("{} has only {} test problems", args.task, suite.len());
     }
-    compare(args, &loaded, &suite)
+    compare(args, &model, &suite)
 }
 
-fn compare(args: &Args, loaded: &Loaded, suite: &Generated) -> Result<()> {
-    let text = Text { tokenizer: &loaded.tokenizer, chat: loaded.chat.as_ref() };
-    let item = suite.item(args.problem, &text)?;
+fn compare(args: &Args, model: &Model, suite: &Generated) -> Result<()> {
+    let item = suite.item(args.problem, model.text())?;
     let mut strategies = args.strategy.clone();
     if strategies.is_empty() {
-        strategies.extend([loaded.default_strategy(), "entropy".parse()?]);
+        strategies.extend([model.strategy(&Decoding::default()), "entropy".parse()?]);
         strategies.dedup();
     }
     println!("{}\n", suite.problems()[args.problem].prompt.trim());
     let (mut panels, mut lines) = (Vec::new(), Vec::new());
     for strategy in &strategies {
-        let canvas = demask_decode::Canvas::generate(&item.tokens, item.max_new_tokens, &loaded.ids)?;
-        let options = loaded.options(&args.canvas, item.tokens.len())?;
-        let header = Header::new(&canvas, strategy, &options.cache, options.seed);
-        let recorder = Arc::new(Mutex::new(Recorder::default()));
-        let job = Job::new(canvas, strategy, &loaded.context, options, Box::new(recorder.clone()))?;
-        let mut jobs = [job];
-        Decoder::new(&loaded.backbone).run(&mut jobs)?;
-        let [job] = jobs;
-        let answer = loaded.text(job.canvas())?;
-        let score = suite.score(args.problem, &answer)?;
-        let records = std::mem::take(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner).records);
-        let totals = job.totals();
+        let (strategy, length) = (Some(strategy.clone()), Some(item.max_new_tokens));
+        let decoding = Decoding { strategy, length, ..args.canvas.decoding() };
+        let steps = model.generate(Prompt::Tokens(item.tokens.clone())).decoding(decoding).steps()?;
+        let (header, mut steps) = (steps.header(), steps);
+        let records = steps.by_ref().collect::<demask::Result<Vec<_>>>()?;
+        let answer = steps.finish()?;
+        let score = suite.score(args.problem, &answer.text)?;
         let verdict = if score.correct { "right" } else { "wrong" };
-        lines.push((strategy.to_string(), totals.forwards, verdict, answer));
-        panels.push(Panel::new(strategy.to_string(), &header, &records, &loaded.ids.eos));
+        panels.push(Panel::new(answer.strategy.clone(), &header, &records, &model.ids().eos));
+        lines.push((answer.strategy, answer.metrics.forwards, verdict, answer.text));
     }
     if std::io::stdout().is_terminal() {
-        play(&panels, &loaded.tokenizer, Duration::from_millis(args.pause))?;
+        play(&panels, model.tokenizer(), Duration::from_millis(args.pause))?;
         println!();
     }
     for (strategy, forwards, verdict, answer) in lines {

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use demask_decode::StrategySpec;
-use demask_eval::runner::{self, Shard};
-use demask_eval::summary::Summary;
+use demask::Decoding;
+use demask::decode::StrategySpec;
+use demask::eval::runner::{self, Shard};
+use demask::eval::summary::Summary;
 
 use crate::evaluating::{EvalArgs, Evaluation, SplitArg};
-use crate::loaded::Loaded;
 
 /// Evaluates strategies on tasks: accuracy, steps, tokens per forward pass, time, speed-up
 #[derive(Debug, clap::Args)]
@@ -79,15 +79,15 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !strategies.contains(b)) {
         strategies.insert(0, baseline.clone());
     }
-    let loaded = Loaded::open(&args.eval.model)?;
+    let model = args.eval.model.open()?;
     if strategies.is_empty() {
-        strategies.push(loaded.default_strategy());
+        strategies.push(model.strategy(&Decoding::default()));
     }
     // A strategy that lacks something (a predictor) is refused before the first forward pass.
     for strategy in &strategies {
-        strategy.build(&loaded.context)?;
+        strategy.build(model.context())?;
     }
-    let evaluation = Evaluation::new(&args.eval, &loaded, args.split, args.shard.unwrap_or_default())?;
+    let evaluation = Evaluation::new(&args.eval, &model, args.split, args.shard.unwrap_or_default())?;
     let mut records = evaluation.records(folder)?;
     evaluation.run(&strategies, &mut records)?;
     let summary = Summary::new(records.samples(), args.baseline.as_ref())?;

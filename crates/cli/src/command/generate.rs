@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use demask::{Answer, Generate, Model, One, Prompt};
 use serde_json::json;
 
 use crate::args::{DecodeArgs, ModelArgs};
-use crate::decoding::{Finished, Watching, decode};
-use crate::loaded::Loaded;
+use crate::view::TerminalView;
 
 /// Generates text from a prompt
 #[derive(Debug, clap::Args)]
@@ -54,55 +54,68 @@ pub struct ShowArgs {
 }
 
 impl ShowArgs {
-    /// Observers the flags ask for; a view only where there is a terminal to draw on.
-    pub fn watching(&self) -> Watching {
-        let view = self.watch && !self.json && std::io::stdout().is_terminal();
-        Watching {
-            trace: self.trace.clone(),
-            trace_dependency: self.trace_dependency,
-            view: view.then(|| Duration::from_millis(self.pause)),
+    /// With the observers that the flags ask for; a view only where there is a terminal to draw on.
+    pub fn watched<'m>(&self, generate: Generate<'m, One>, model: &Model) -> Generate<'m, One> {
+        let generate = match &self.trace {
+            Some(file) => generate.trace(file, self.trace_dependency),
+            None => generate,
+        };
+        if !self.watch || self.json || !std::io::stdout().is_terminal() {
+            return generate;
         }
+        generate.observer(TerminalView::new(model.tokenizer().clone(), Duration::from_millis(self.pause)))
     }
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let prompt = prompt(args)?;
-    let loaded = Loaded::open(&args.model)?;
-    let ids = loaded.encode_prompt(&prompt, args.raw)?;
-    let canvas = loaded.canvas(&ids, &args.decode)?;
-    let options = loaded.options(&args.decode, ids.len())?;
-    let strategy = loaded.strategy(&args.decode);
-    let finished = decode(&loaded, canvas, &strategy, options, &args.show.watching())?;
-    if args.show.stats {
-        finished.tell();
-    }
-    print(&loaded, &finished, args.show.json)
+    let model = args.model.open()?;
+    let prompt = if args.raw { Prompt::Raw(prompt) } else { Prompt::User(prompt) };
+    let generate = model.generate(prompt).decoding(args.decode.decoding());
+    let answer = args.show.watched(generate, &model).run()?;
+    show(&answer, &args.show)
 }
 
-/// Prints the result as text or JSON.
-pub fn print(loaded: &Loaded, finished: &Finished, as_json: bool) -> Result<()> {
-    let canvas = finished.job.canvas();
-    let text = loaded.text(canvas)?;
+/// Prints an answer as the flags ask.
+pub fn show(answer: &Answer, args: &ShowArgs) -> Result<()> {
+    if args.stats {
+        tell(answer);
+    }
     let mut out = std::io::stdout().lock();
-    if as_json {
-        let totals = finished.job.totals();
+    if args.json {
         let object = json!({
-            "text": text,
-            "token_ids": canvas.text_tokens(),
-            "canvas": &canvas.tokens()[canvas.response()],
-            "steps": totals.steps,
-            "forwards": totals.forwards,
-            "strategy": finished.job.spec().to_string(),
-            "cache": finished.job.options().cache.to_string(),
-            "seconds": finished.seconds,
-            "metrics": finished.metrics,
+            "text": answer.text,
+            "token_ids": answer.tokens,
+            "canvas": answer.response(),
+            "steps": answer.metrics.steps,
+            "forwards": answer.metrics.forwards,
+            "strategy": answer.strategy,
+            "cache": answer.cache.to_string(),
+            "seconds": answer.seconds,
+            "metrics": answer.metrics,
         });
         writeln!(out, "{object}")?;
     } else {
-        writeln!(out, "{text}")?;
+        writeln!(out, "{}", answer.text)?;
     }
     Ok(())
+}
+
+/// One line about the cost, on standard error.
+pub fn tell(answer: &Answer) {
+    let (m, s) = (&answer.metrics, &answer.metrics.seconds);
+    eprintln!(
+        "{}: {} steps, {} forward passes, {:.2} tokens per pass, {:.3} s (backbone {:.3}, marginals {:.3}, selection {:.3})",
+        answer.strategy,
+        m.steps,
+        m.forwards,
+        m.tokens_per_forward(),
+        answer.seconds,
+        s.forward,
+        s.marginals,
+        s.select
+    );
 }
 
 fn prompt(args: &Args) -> Result<String> {

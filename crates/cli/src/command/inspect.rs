@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use demask_model::checkpoint::Store;
-use demask_model::gguf::{self, Gguf};
-use demask_model::text::{ChatTemplate, Tokenizer};
-use demask_model::{Spec, memory};
+use demask::engine::PREDICTOR;
+use demask::model::checkpoint::Store;
+use demask::model::gguf::{self, Gguf};
+use demask::model::text::{ChatTemplate, Tokenizer};
+use demask::model::{Spec, memory};
 use serde_json::json;
 
 use crate::args::ModelArgs;
-use crate::loaded::{PREDICTOR, folder};
 
 /// Describes a checkpoint: architecture, sizes, memory, ids, template
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let folder = folder(&ModelArgs { model: Some(args.model.clone()), ..args.flags.clone() })?;
+    let folder = ModelArgs { model: Some(args.model.clone()), ..args.flags.clone() }.folder()?;
     let spec = Spec::from_folder(&folder)?;
     let options = args.flags.load_options()?;
     // A folder with config and tokenizer but no weights can still be described.
@@ -141,7 +141,7 @@ fn has_tokenizer(folder: &Path) -> bool {
 }
 
 fn has_weights(folder: &Path) -> bool {
-    use demask_model::checkpoint::{INDEX, WEIGHTS};
+    use demask::model::checkpoint::{INDEX, WEIGHTS};
     let shards_here = || {
         std::fs::read_dir(folder).is_ok_and(|mut d| {
             d.any(|f| f.is_ok_and(|f| f.path().extension().is_some_and(|e| e == "safetensors")))

@@ -4,18 +4,18 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask_decode::StrategySpec;
-use demask_decode::strategy::{ALL, Cost};
-use demask_eval::frontier::points;
-use demask_eval::grid::{Grid, LAB};
-use demask_eval::plot;
-use demask_eval::runner::Shard;
-use demask_eval::summary::Summary;
-use demask_eval::sweep;
-use demask_eval::tradeoff::Tradeoff;
+use demask::Model;
+use demask::decode::StrategySpec;
+use demask::decode::strategy::{ALL, Cost};
+use demask::eval::frontier::points;
+use demask::eval::grid::{Grid, LAB};
+use demask::eval::plot;
+use demask::eval::runner::Shard;
+use demask::eval::summary::Summary;
+use demask::eval::sweep;
+use demask::eval::tradeoff::Tradeoff;
 
 use crate::evaluating::{EvalArgs, Evaluation, SplitArg};
-use crate::loaded::Loaded;
 
 /// Compares every strategy on every task: one table and the accuracy/steps picture
 #[derive(Debug, clap::Args)]
@@ -48,10 +48,10 @@ pub fn run(args: &Args) -> Result<()> {
         usage!("the number of problems is --n here");
     }
     args.eval.check()?;
-    let loaded = Loaded::open(&args.eval.model)?;
-    let strategies = strategies(args, &loaded)?;
+    let model = args.eval.model.open()?;
+    let strategies = strategies(args, &model)?;
     let eval = EvalArgs { limit: Some(args.n), ..args.eval.clone() };
-    let evaluation = Evaluation::new(&eval, &loaded, args.split, Shard::default())?;
+    let evaluation = Evaluation::new(&eval, &model, args.split, Shard::default())?;
     let mut records = evaluation.records(&args.out)?;
     evaluation.run(&strategies, &mut records)?;
     let samples: Vec<_> =
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// All strategies that this model can run, at their defaults or over their grids.
-fn strategies(args: &Args, loaded: &Loaded) -> Result<Vec<StrategySpec>> {
+fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
     let mut all = args.strategy.clone();
     if all.is_empty() {
         let grid = if args.grid { Grid::parse("the lab's grid", LAB)?.configurations } else { Vec::new() };
@@ -89,7 +89,7 @@ fn strategies(args: &Args, loaded: &Loaded) -> Result<Vec<StrategySpec>> {
             }
         }
         let usable =
-            |spec: &StrategySpec| spec.entry().cost != Cost::Predictor || loaded.context.predictor.is_some();
+            |spec: &StrategySpec| spec.entry().cost != Cost::Predictor || model.context().predictor.is_some();
         if all.iter().any(|s| !usable(s)) {
             eprintln!("demask is left out: this model has no dependency predictor (give --predictor FILE)");
             all.retain(usable);
@@ -97,7 +97,7 @@ fn strategies(args: &Args, loaded: &Loaded) -> Result<Vec<StrategySpec>> {
     }
     all.extend(args.with.iter().cloned());
     for strategy in &all {
-        strategy.build(&loaded.context)?;
+        strategy.build(model.context())?;
     }
     Ok(all)
 }

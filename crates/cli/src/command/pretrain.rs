@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use demask_eval::task::{self, Split};
-use demask_model::text::Tokenizer;
-use demask_model::{Spec, SpecialIds};
-use demask_train::pretrain::{Config, Run};
-use demask_train::tokenizer;
+use demask::eval::task::{self, Split};
+use demask::model::text::Tokenizer;
+use demask::model::{Spec, SpecialIds};
+use demask::train::pretrain::{Config, Run};
+use demask::train::tokenizer;
 
 use self::examples::Problems;
 use self::watch::Terminal;
@@ -89,7 +89,7 @@ fn pretrain(
     // The vocabulary is the tokenizer's, so no limit is known before it is read.
     let tokenizer = Tokenizer::open(folder, LARGEST_VOCABULARY)?;
     let spec = spec(&config, &tokenizer)?;
-    let template = demask_model::text::ChatTemplate::open(folder)?;
+    let template = demask::model::text::ChatTemplate::open(folder)?;
     let template = template.with_context(|| format!("{} has no chat template", folder.display()))?;
     let mut problems = Problems::new(&config, &tokenizer, &template);
     let mut terminal = Terminal::new(&config, &spec, &tokenizer, &template, stop_at)?;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask_eval::task::{self, Facts, Problem, Split};
+use demask::eval::task::{self, Facts, Problem, Split};
 use serde_json::{Value, json};
 
 /// Prints problems of a task as JSON lines: the same ones in every run

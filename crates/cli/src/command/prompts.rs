@@ -3,13 +3,12 @@
 use std::io::Write;
 
 use anyhow::Result;
-use demask_eval::benchmark::Item;
+use demask::eval::benchmark::Item;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use crate::args::ModelArgs;
 use crate::benchmarks::BenchmarkArgs;
-use crate::wording::Wording;
 
 /// Prompts worked on at once.
 const CHUNK: usize = 256;
@@ -33,14 +32,14 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let (definition, mut items) = args.benchmark.open(&args.task, true, false)?;
     items.truncate(args.limit.unwrap_or(usize::MAX));
-    let Wording { spec, tokenizer, chat: template, .. } = Wording::open(&args.model)?;
+    let text = args.model.text()?;
     let shots = args.benchmark.shots.unwrap_or(definition.shots);
     let line = |item: &Item| -> Result<Value> {
-        let prompt = item.text(template.as_ref(), args.benchmark.trailing())?;
-        let ids = item.encode(&prompt, &tokenizer)?;
+        let prompt = item.text(text.chat(), args.benchmark.trailing())?;
+        let ids = item.encode(&prompt, text.tokenizer())?;
         Ok(json!({
             "task": item.task, "doc_id": item.doc_id, "num_fewshot": shots, "version": definition.version,
-            "prompt": prompt, "prompt_token_ids": ids, "prompt_tokens_kept": item.kept(&ids, spec.max_positions).len(),
+            "prompt": prompt, "prompt_token_ids": ids, "prompt_tokens_kept": item.kept(&ids, text.spec().max_positions).len(),
             "until": item.until, "max_new_tokens": item.max_new_tokens, "target": item.target,
         }))
     };

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask_model::checkpoint::{quantized, source};
-use demask_model::quantize::{self, Settings};
+use demask::model::checkpoint::{quantized, source};
+use demask::hub_options;
+use demask::model::quantize::{self, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::hub_options;
-use crate::loaded::Downloads;
+use crate::downloads::Downloads;
 
 /// Writes a checkpoint with its linear maps as bytes (half the size of bf16)
 #[derive(Debug, clap::Args)]

@@ -11,5 +11,5 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> ExitCode {
-    demask_eval::sandbox::confine(&args.order)
+    demask::eval::sandbox::confine(&args.order)
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use demask_eval::benchmark::Item;
+use demask::eval::benchmark::Item;
 use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::json;

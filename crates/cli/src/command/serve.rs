@@ -3,16 +3,15 @@
 mod tasks;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use demask_decode::{CacheSpec, EosPolicy, StrategySpec};
-use demask_serve::{Defaults, Served, Settings};
+use demask::decode::{CacheSpec, EosPolicy, StrategySpec};
+use demask::Decoding;
+use demask::serve::{Served, Settings};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::ModelArgs;
-use crate::loaded::Loaded;
 
 /// Where the key is read from when the flag is absent; flags are visible to other users of the machine.
 const API_KEY: &str = "DEMASK_API_KEY";
@@ -79,26 +78,21 @@ pub fn run(args: &Args) -> Result<()> {
             args.host
         );
     }
-    let loaded = Loaded::open(&args.model)?;
-    let strategy = args.strategy.clone().unwrap_or_else(|| loaded.default_strategy());
-    strategy.build(&loaded.context)?;
-    let served = Served {
-        name: args.name.clone().unwrap_or_else(|| name(&args.model, &loaded.folder)),
-        ids: loaded.ids,
-        backbone: Arc::new(loaded.backbone),
-        tokenizer: loaded.tokenizer,
-        chat: loaded.chat,
-        context: loaded.context,
-        defaults: Defaults {
-            strategy,
-            sampling: loaded.defaults.sampling,
-            max_new_tokens: loaded.defaults.max_new_tokens,
-            eos: args.eos,
-            block_length: args.block_length.map(|n| n as usize),
-            cache: args.cache.clone(),
-        },
-        tasks: (args.tasks || args.model.model.is_none()).then(|| Arc::new(tasks::Offered) as _),
+    let model = args.model.open()?;
+    let model = match &args.name {
+        Some(name) => model.named(name),
+        None => model,
     };
+    let decoding = Decoding {
+        strategy: args.strategy.clone(),
+        eos: args.eos,
+        block_length: args.block_length.map(|n| n as usize),
+        cache: args.cache.clone(),
+        ..Decoding::default()
+    };
+    model.strategy(&decoding).build(model.context())?;
+    let tasks = (args.tasks || args.model.model.is_none()).then(|| Arc::new(tasks::Offered) as _);
+    let (name, served) = (model.name().to_owned(), Served { model, decoding, tasks });
     let settings = Settings {
         api_key,
         batch: args.batch.into(),
@@ -107,10 +101,9 @@ pub fn run(args: &Args) -> Result<()> {
         max_canvases: args.max_canvases.into(),
         max_body: args.max_body as usize * 1024,
     };
-    let model = served.name.clone();
-    demask_serve::run(served, settings, SocketAddr::new(args.host, args.port), |address| {
+    demask::serve::run(served, settings, SocketAddr::new(args.host, args.port), |address| {
         eprintln!(
-            "{model} · page http://{address}/ · API http://{address}/v1 · Ctrl-C finishes what runs and ends"
+            "{name} · page http://{address}/ · API http://{address}/v1 · Ctrl-C finishes what runs and ends"
         );
     })?;
     Ok(())
@@ -119,15 +112,6 @@ pub fn run(args: &Args) -> Result<()> {
 /// The key of the flag, else of the environment; an empty one is none.
 pub fn api_key(flag: Option<&str>) -> Option<String> {
     flag.map(str::to_owned).or_else(|| std::env::var(API_KEY).ok()).filter(|key| !key.is_empty())
-}
-
-/// A name without a path: the Hub's, or the last part of the folder's.
-fn name(args: &ModelArgs, folder: &Path) -> String {
-    let hub = args.model.as_deref().filter(|model| !Path::new(model).exists());
-    let hub = hub.map(|model| model.split('@').next().unwrap_or(model).to_owned());
-    let whole = if args.model.is_some() { folder.canonicalize().ok() } else { Some(folder.to_owned()) };
-    let last = || whole?.file_name()?.to_str().map(str::to_owned);
-    hub.or_else(last).unwrap_or_else(|| "model".to_owned())
 }
 
 fn log(json: bool) {

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
-use demask_decode::cache;
-use demask_decode::strategy::{self, ALL, Cost, Entry, Kind, Param};
+use demask::decode::cache;
+use demask::decode::strategy::{self, ALL, Cost, Entry, Kind, Param};
 
 /// Lists the decoders and caches, their parameters and defaults
 #[derive(Debug, clap::Args)]

@@ -5,14 +5,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use demask_decode::strategy::Cost;
-use demask_eval::error::Error;
-use demask_eval::grid::{Grid, LAB, PAPER};
-use demask_eval::runner::Shard;
-use demask_eval::sweep::{self, Problems, Report};
+use demask::decode::strategy::Cost;
+use demask::eval::error::Error;
+use demask::eval::grid::{Grid, LAB, PAPER};
+use demask::eval::runner::Shard;
+use demask::eval::sweep::{self, Problems, Report};
 
 use crate::evaluating::{Bar, EvalArgs, Evaluation, SplitArg};
-use crate::loaded::Loaded;
 
 /// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
 #[derive(Debug, clap::Args)]
@@ -40,17 +39,17 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let grid = grid(args)?;
     args.eval.check()?;
-    let loaded = Loaded::open(&args.eval.model)?;
+    let model = args.eval.model.open()?;
     for configuration in &grid.configurations {
-        configuration.build(&loaded.context)?;
+        configuration.build(model.context())?;
     }
-    let evaluation = Evaluation::new(&args.eval, &loaded, args.split, Shard::default())?;
+    let evaluation = Evaluation::new(&args.eval, &model, args.split, Shard::default())?;
     let mut records = evaluation.records(&args.out)?;
     let problems = Problems { limit: evaluation.limit(), halving: args.halving };
     let suites = |n: usize| evaluation.suites(n).map_err(|error| Error::Data(format!("{error:#}")));
     let bar = Bar::new();
     let outcome = sweep::run(
-        &evaluation.subject(),
+        evaluation.model,
         &suites,
         &grid,
         &problems,
@@ -93,7 +92,7 @@ fn grid(args: &Args) -> Result<Grid> {
     }
     let Some(mut whole) = whole else { usage!("no grid was named") };
     for name in &args.only {
-        demask_decode::strategy::find(name)?;
+        demask::decode::strategy::find(name)?;
     }
     if !args.only.is_empty() {
         whole.configurations.retain(|c| args.only.iter().any(|name| name == c.name()));

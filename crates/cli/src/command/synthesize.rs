@@ -7,10 +7,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use demask_model::Spec;
-use demask_model::arch;
-use demask_model::checkpoint::synthetic::{self, Init, Tensor};
-use demask_model::checkpoint::{Dtype, write};
+use demask::model::Spec;
+use demask::model::arch;
+use demask::model::checkpoint::synthetic::{self, Init, Tensor};
+use demask::model::checkpoint::{Dtype, write};
 use serde_json::{Value, json};
 
 use crate::args::DtypeArg;

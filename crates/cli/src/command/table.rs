@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask_decode::StrategySpec;
-use demask_eval::benchmark;
-use demask_eval::paper::{Speed, eos_table, main_table};
-use demask_eval::runner::Sample;
-use demask_eval::table::Table;
+use demask::decode::StrategySpec;
+use demask::eval::benchmark;
+use demask::eval::paper::{Speed, eos_table, main_table};
+use demask::eval::runner::Sample;
+use demask::eval::table::Table;
 
 use crate::evaluating::FromArgs;
 

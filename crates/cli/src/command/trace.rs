@@ -1,19 +1,18 @@
 //! `demask trace view`: a trace file in the terminal, or as one HTML file that needs nothing else.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use demask_decode::StepRecord;
-use demask_decode::trace::Header;
-use demask_model::text::Tokenizer;
+use demask::decode::StepRecord;
+use demask::decode::trace::Header;
+use demask::model::file::replace;
+use demask::model::text::Tokenizer;
 use serde_json::{Value, json};
 
 use crate::args::ModelArgs;
-use crate::output::Pending;
 use crate::replay::{Panel, play};
-use crate::wording::Wording;
 
 /// The page; `DATA` stands for the trace.
 const PAGE: &str = include_str!("trace/view.html");
@@ -49,26 +48,26 @@ struct View {
 pub fn run(args: &Args) -> Result<()> {
     let What::View(args) = &args.what;
     let (header, records) = read(&args.file)?;
-    let Wording { folder, spec, tokenizer, .. } = Wording::open(&args.model)?;
+    let text = args.model.text()?;
+    let tokenizer = text.tokenizer();
     if let Some(unknown) = header.tokens.iter().find(|t| !tokenizer.known(**t)) {
         bail!(
             "{} holds token {unknown}, which the tokenizer of {} does not know",
             args.file.display(),
-            folder.display()
+            text.source().display()
         );
     }
-    let mut eos = spec.ids.eos.clone();
+    let mut eos = text.ids().eos.clone();
     eos.extend(tokenizer.special("eos_token"));
     if let Some(path) = &args.html {
-        let mut file = Pending::create(path)?;
-        file.write_all(page(&header, &records, &tokenizer, &eos)?.as_bytes())?;
-        file.finish()?;
+        let page = page(&header, &records, tokenizer, &eos)?;
+        replace(path, |out| out.write_all(page.as_bytes()))?;
     }
     let panel = Panel::new(header.strategy.clone(), &header, &records, &eos);
     if std::io::stdout().is_terminal() {
-        play(&[panel], &tokenizer, Duration::from_millis(args.pause))?;
+        play(&[panel], tokenizer, Duration::from_millis(args.pause))?;
     } else {
-        print!("{}", panel.story(&tokenizer));
+        print!("{}", panel.story(tokenizer));
     }
     if let Some(path) = &args.html {
         eprintln!("the animation is in {}", path.display());

@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use demask_model::checkpoint::Dtype;
-use demask_model::{Backbone, HiddenRow, Transformer};
-use demask_train::cache::Cache;
-use demask_train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
+use demask::model::checkpoint::Dtype;
+use demask::model::{Backbone, HiddenRow, Transformer};
+use demask::train::cache::Cache;
+use demask::train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::ModelArgs;
 use crate::command::cache::clock;
-use crate::loaded;
 
 /// Trains what decoding needs besides the backbone
 #[derive(Debug, clap::Args)]
@@ -91,7 +90,7 @@ fn predictor(args: &PredictorArgs) -> Result<()> {
     let cache = Cache::open(&args.cache)?;
     let config = args.settings()?;
     let backbone = match &args.model.model {
-        Some(_) => Some(Transformer::load(&loaded::folder(&args.model)?, &args.model.load_options()?)?),
+        Some(_) => Some(args.model.network()?.0),
         None => None,
     };
     let backbone = backbone.as_ref().map(|backbone| backbone as &dyn Backbone);

@@ -8,11 +8,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask_eval::{bound, subadditivity};
+use demask::eval::{bound, subadditivity};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{DecodeArgs, ModelArgs};
-use crate::loaded::Loaded;
 use examples::Examples;
 
 /// Measures the theory's assumption and bound on a model, and checks every decoder on it
@@ -94,8 +93,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn sub_additivity(args: &SubAdditivity) -> Result<()> {
-    let loaded = Loaded::open(&args.model)?;
-    let examples = Examples::open(&args.data, &loaded, args.examples as usize)?;
+    let model = args.model.open()?;
+    let examples = Examples::open(&args.data, &model, args.examples as usize)?;
     let settings = subadditivity::Settings {
         seed: args.seed,
         masks_per_response: args.masks_per_response,
@@ -111,7 +110,7 @@ fn sub_additivity(args: &SubAdditivity) -> Result<()> {
     };
     let refused = examples.refused();
     let budget = args.token_budget as usize;
-    let report = subadditivity::run(&loaded.backbone, examples, &settings, budget, &args.out, &mut watch)?;
+    let report = subadditivity::run(model.backbone(), examples, &settings, budget, &args.out, &mut watch)?;
     bar.finish_and_clear();
     for sentence in refused.borrow().iter() {
         eprintln!("warning: {sentence}");
@@ -134,15 +133,16 @@ fn bound(args: &Bound) -> Result<()> {
     if args.decode.min_new_tokens > 0 {
         usage!("--min-new-tokens does not apply to this command");
     }
-    let loaded = Loaded::open(&args.model)?;
-    let examples = Examples::open(&args.data, &loaded, args.examples as usize)?;
+    let model = args.model.open()?;
+    let examples = Examples::open(&args.data, &model, args.examples as usize)?;
     let prompts = examples.map(|e| Ok(e?.prompt)).collect::<Result<Vec<_>>>()?;
+    let decoding = args.decode.decoding();
     let mut length = 0;
     for prompt in &prompts {
         // Also refuses a prompt that leaves no room for the response.
-        length = loaded.canvas(prompt, &args.decode)?.response().len();
+        length = model.canvas(prompt, &decoding)?.response().len();
     }
-    let strategy = loaded.strategy(&args.decode);
+    let strategy = model.strategy(&decoding);
     // A strategy without tau is a mistake in the call.
     strategy.clone().with("tau", 0.0)?;
     let settings = bound::Settings {
@@ -150,11 +150,11 @@ fn bound(args: &Bound) -> Result<()> {
         taus: args.tau.clone(),
         chains: args.chains as usize,
         length,
-        options: loaded.options(&args.decode, 0)?,
+        options: model.options(&decoding, 0)?,
         token_budget: args.token_budget as usize,
     };
     let bar = bar(0, "sets");
-    let report = bound::run(&loaded.backbone, &loaded.context, &prompts, &settings, &mut |progress| {
+    let report = bound::run(model.backbone(), model.context(), &prompts, &settings, &mut |progress| {
         bar.set_length(progress.sets as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(format!("tau {}", progress.tau));

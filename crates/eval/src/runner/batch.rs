@@ -5,38 +5,31 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use demask_decode::trace::{self, TraceWriter};
-use demask_decode::{Canvas, Decoder, Job, Observer, Options, StrategySpec};
+use demask_decode::{Canvas, Job, Observer, StrategySpec};
+use demask_engine::batch::{Batch, Member};
+use demask_engine::{Decoding, Model};
 use demask_model::checkpoint::write::replace;
 use rayon::prelude::*;
 
-use super::{Plan, Records, Sample, Spent, Subject, TRACES};
+use super::{Plan, Records, Sample, Spent, TRACES};
 use crate::error::{Error, Result};
 use crate::suite::{Item, Suite};
 
 /// A strategy on a suite.
 pub(super) struct Cell<'a> {
-    pub(super) subject: &'a Subject<'a>,
+    pub(super) model: &'a Model,
     pub(super) suite: &'a dyn Suite,
     pub(super) strategy: &'a StrategySpec,
     pub(super) plan: &'a Plan,
 }
 
-/// A canvas in the batch.
-struct Active {
+/// An item whose canvas is in the batch.
+struct Asked {
     index: usize,
     item: Item,
-    job: Job,
-    wall: f64,
     trace: Option<Arc<Mutex<TraceWriter<Vec<u8>>>>>,
-}
-
-impl Active {
-    fn rows(&self) -> usize {
-        self.job.canvas().tokens().len()
-    }
 }
 
 impl Cell<'_> {
@@ -47,38 +40,13 @@ impl Cell<'_> {
         records: &mut Records,
         each: &mut dyn FnMut(&Sample) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        let decoder = Decoder::new(self.subject.backbone);
-        let (mut waiting, mut next) = (items.iter(), None);
+        let mut waiting = items.iter().map(|&index| self.start(index));
+        let mut batch = Batch::new(self.model.backbone(), self.plan.token_budget);
         let mut unwritten: VecDeque<usize> = items.iter().copied().collect();
-        let (mut active, mut finished): (Vec<Active>, BTreeMap<usize, Sample>) = Default::default();
-        loop {
-            let mut rows: usize = active.iter().map(Active::rows).sum();
-            loop {
-                if next.is_none() {
-                    next = waiting.next().map(|&index| self.start(index)).transpose()?;
-                }
-                match next.take() {
-                    Some(job) if active.is_empty() || rows + job.rows() <= self.plan.token_budget => {
-                        rows += job.rows();
-                        active.push(job);
-                    }
-                    later => {
-                        next = later;
-                        break;
-                    }
-                }
-            }
-            if active.is_empty() {
-                return Ok(ControlFlow::Continue(()));
-            }
-            let start = Instant::now();
-            decoder.step(&mut active.iter_mut().map(|a| &mut a.job).collect::<Vec<_>>())?;
-            let share = start.elapsed().as_secs_f64() / active.len() as f64;
-            active.iter_mut().for_each(|a| a.wall += share);
-            let (done, rest): (Vec<Active>, Vec<Active>) = active.into_iter().partition(|a| a.job.is_done());
-            active = rest;
+        let mut finished: BTreeMap<usize, Sample> = BTreeMap::new();
+        while let Some(done) = batch.advance(&mut waiting)? {
             // Judging may mean running a program, so the finished ones are judged side by side.
-            for sample in done.into_par_iter().map(|a| self.judge(a, records)).collect::<Vec<_>>() {
+            for sample in done.into_par_iter().map(|m| self.judge(m, records)).collect::<Vec<_>>() {
                 let sample = sample?;
                 finished.insert(sample.index, sample);
             }
@@ -91,45 +59,48 @@ impl Cell<'_> {
                 }
             }
         }
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn start(&self, index: usize) -> Result<Active> {
-        let Subject { backbone, text, ids, context } = *self.subject;
-        let item = self.suite.item(index, &text)?;
+    fn start(&self, index: usize) -> Result<(Asked, Job)> {
+        let item = self.suite.item(index, self.model.text())?;
         let length = item.tokens.len() + item.max_new_tokens;
-        let limit = backbone.spec().max_positions;
+        let limit = self.model.backbone().spec().max_positions;
         if length > limit {
             return Err(Error::Data(format!(
                 "item {} of {} takes {length} tokens with its response, more than the model's context of {limit}; \
-                 lower --max-new-tokens",
+                 ask for a shorter response",
                 item.id,
                 self.suite.name()
             )));
         }
-        let canvas = Canvas::generate(&item.tokens, item.max_new_tokens, ids)?;
-        let mut options =
-            Options { stream: stream(self.suite.name(), &item.id), ..self.plan.options.clone() };
-        options.suppression.no_eos_before += item.tokens.len();
-        let trace = self.plan.traces.then(|| self.trace(&canvas, options.seed)).transpose()?;
+        let decoding = Decoding {
+            strategy: Some(self.strategy.clone()),
+            length: Some(item.max_new_tokens),
+            stream: stream(self.suite.name(), &item.id),
+            ..self.plan.decoding.clone()
+        };
+        let canvas = self.model.canvas(&item.tokens, &decoding)?;
+        let trace = self.plan.traces.then(|| self.trace(&canvas)).transpose()?;
         let observer: Box<dyn Observer> = match &trace {
             Some(trace) => Box::new(trace.clone()),
             None => Box::new(()),
         };
-        let job = Job::new(canvas, self.strategy, context, options, observer)?;
-        Ok(Active { index, item, job, wall: 0.0, trace })
+        Ok((Asked { index, item, trace }, self.model.job(canvas, &decoding, observer)?))
     }
 
-    fn trace(&self, canvas: &Canvas, seed: u64) -> Result<Arc<Mutex<TraceWriter<Vec<u8>>>>> {
-        let header = trace::Header::new(canvas, self.strategy, &self.plan.options.cache, seed);
+    fn trace(&self, canvas: &Canvas) -> Result<Arc<Mutex<TraceWriter<Vec<u8>>>>> {
+        let Decoding { cache, seed, .. } = &self.plan.decoding;
+        let header = trace::Header::new(canvas, self.strategy, cache, *seed);
         let writer = TraceWriter::new(Vec::new(), &header, true).map_err(demask_decode::Error::Trace)?;
         Ok(Arc::new(Mutex::new(writer)))
     }
 
-    fn judge(&self, active: Active, records: &Records) -> Result<Sample> {
-        let Active { index, item, job, wall, trace } = active;
+    fn judge(&self, member: Member<Asked>, records: &Records) -> Result<Sample> {
+        let Member { owner: Asked { index, item, trace }, job, seconds: wall } = member;
         let (canvas, totals) = (job.canvas(), job.totals());
         let ids = &canvas.tokens()[canvas.response()];
-        let response = self.subject.text.response(ids, &canvas.ids().eos, &item.until)?;
+        let response = self.model.text().response(ids, &item.until)?;
         let score = self.suite.score(index, &response)?;
         if let Some(trace) = trace {
             self.keep(&trace, index, records)?;

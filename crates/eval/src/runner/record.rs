@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use demask_decode::dependency::Predictor;
-use demask_decode::{CacheSpec, EosPolicy, Options, Sampling, StrategySpec};
+use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
+use demask_engine::{Decoding, Model};
 use demask_model::checkpoint::write::replace;
-use demask_model::{Backbone, Rows};
+use demask_model::{Backbone as _, Rows};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -42,29 +43,23 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of a run with these options.
-    pub fn new(
-        model: &str,
-        backbone: &dyn Backbone,
-        predictor: Option<&Predictor>,
-        split: &str,
-        options: &Options,
-    ) -> Self {
-        Self {
+    /// The header of a run.
+    pub fn new(model: &Model, split: &str, decoding: &Decoding) -> Result<Self> {
+        Ok(Self {
             demask_eval: 1,
-            model: model.into(),
-            backbone: backbone.fingerprint(),
-            predictor: predictor.map(predictor_fingerprint),
+            model: model.name().into(),
+            backbone: model.backbone().fingerprint(),
+            predictor: model.predictor().map(predictor_fingerprint),
             split: split.into(),
-            sampling: options.sampling,
-            eos: options.eos,
-            block_length: options.block_length,
-            cache: options.cache.clone(),
-            guidance: options.guidance,
-            eos_penalty: options.suppression.eos_penalty,
-            min_new_tokens: options.suppression.no_eos_before,
-            seed: options.seed,
-        }
+            sampling: decoding.sampling(&model.defaults().sampling)?,
+            eos: decoding.eos,
+            block_length: decoding.block_length,
+            cache: decoding.cache.clone(),
+            guidance: decoding.guidance,
+            eos_penalty: decoding.eos_penalty,
+            min_new_tokens: decoding.min_length,
+            seed: decoding.seed,
+        })
     }
 
     /// Says how another header differs in anything but the model's name.

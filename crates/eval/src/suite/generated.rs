@@ -1,6 +1,8 @@
 //! Held-out problems of a generated task as a suite.
 
-use super::{Item, Suite, Text};
+use demask_engine::Text;
+
+use super::{Item, Suite};
 use crate::error::Result;
 use crate::task::{self, Problem, Score, Split, Task, held_out};
 
@@ -23,7 +25,7 @@ impl Generated {
         task: Box<dyn Task>,
         split: Split,
         n: usize,
-        text: &Text<'_>,
+        text: &Text,
         length: Option<usize>,
     ) -> Result<Self> {
         let problems = held_out(task.as_ref(), split, n);
@@ -43,11 +45,11 @@ impl Generated {
 }
 
 /// Room for every answer of a fixed set and its end of sequence.
-fn longest(task: &dyn Task, text: &Text<'_>) -> Result<usize> {
+fn longest(task: &dyn Task, text: &Text) -> Result<usize> {
     let mut longest = 0;
     for split in [Split::Validation, Split::Test, Split::Fresh] {
         for problem in task::held_out(task, split, MEASURED) {
-            longest = longest.max(text.tokenizer.encode(&problem.response)?.len() + 1);
+            longest = longest.max(text.tokenizer().encode(&problem.response)?.len() + 1);
         }
     }
     Ok(longest.next_multiple_of(ROUND))
@@ -66,7 +68,7 @@ impl Suite for Generated {
         self.problems.len()
     }
 
-    fn item(&self, index: usize, text: &Text<'_>) -> Result<Item> {
+    fn item(&self, index: usize, text: &Text) -> Result<Item> {
         let problem = &self.problems[index];
         let (prompt, tokens) = text.user(&problem.prompt)?;
         Ok(Item {

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use demask_engine::Text;
 use demask_model::text::Trailing;
 use rayon::prelude::*;
 
-use super::{Item, Suite, Text};
+use super::{Item, Suite};
 use crate::benchmark::{self, Definition};
 use crate::error::{Error, Result};
 use crate::sandbox::Sandbox;
@@ -28,11 +29,9 @@ pub struct Questions {
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     /// How it reads.
-    pub text: Text<'a>,
+    pub text: &'a Text,
     /// What becomes of white space at the end of an answer that is already begun.
     pub trailing: Trailing,
-    /// Its context.
-    pub positions: usize,
     /// Another length of the responses than the protocol's.
     pub length: Option<usize>,
 }
@@ -81,16 +80,17 @@ impl Questions {
 
 fn ask(mut item: benchmark::Item, reader: &Reader<'_>) -> Result<Asked> {
     item.max_new_tokens = reader.length.unwrap_or(item.max_new_tokens);
-    if item.max_new_tokens >= reader.positions {
+    let positions = reader.text.spec().max_positions;
+    if item.max_new_tokens >= positions {
         return Err(Error::Data(format!(
-            "{} asks for a response of {} tokens, and the model's context of {} leaves no room for the question; lower \
-             it with --max-new-tokens",
-            item.task, item.max_new_tokens, reader.positions
+            "{} asks for a response of {} tokens, and the model's context of {} leaves no room for the question; ask for \
+             a shorter one",
+            item.task, item.max_new_tokens, positions
         )));
     }
-    let prompt = item.text(reader.text.chat, reader.trailing)?;
-    let ids = item.encode(&prompt, reader.text.tokenizer)?;
-    let tokens = item.kept(&ids, reader.positions).to_vec();
+    let prompt = item.text(reader.text.chat(), reader.trailing)?;
+    let ids = item.encode(&prompt, reader.text.tokenizer())?;
+    let tokens = item.kept(&ids, positions).to_vec();
     let cut = tokens.len() < ids.len().min(item.max_prompt_tokens.unwrap_or(usize::MAX));
     Ok(Asked { item, prompt, tokens, cut })
 }
@@ -112,7 +112,7 @@ impl Suite for Questions {
         self.first
     }
 
-    fn item(&self, index: usize, _: &Text<'_>) -> Result<Item> {
+    fn item(&self, index: usize, _: &Text) -> Result<Item> {
         let Asked { item, prompt, tokens, .. } = &self.asked[index];
         Ok(Item {
             id: item.id(),

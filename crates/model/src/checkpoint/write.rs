@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{INDEX, Mapped, WEIGHTS};
 use crate::error::{Error, Result};
+pub use crate::file::replace;
 
 /// A shard of the Hub's usual size.
 pub const SHARD_BYTES: u64 = 5_000_000_000;
@@ -114,27 +115,6 @@ pub fn file(path: &Path, tensors: &[(String, Mapped)], metadata: &BTreeMap<Strin
     write_file(path, &order, metadata, &mut |tensor, out| {
         out.write_all(by_name[tensor.name.as_str()].as_bytes())
     })
-}
-
-/// Writes `path` through a temporary neighbour, so that a reader sees the old file or the whole new one.
-pub fn replace(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let write = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".").suffix(".partial");
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut out = BufWriter::with_capacity(1 << 20, builder.tempfile_in(folder)?);
-        contents(&mut out)?;
-        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(io::Error::from)?;
-        Ok(())
-    };
-    write().map_err(Error::write(path))
 }
 
 fn check(path: &Path, tensors: &[Declared]) -> Result<()> {

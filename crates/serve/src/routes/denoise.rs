@@ -17,12 +17,12 @@ use crate::engine::{Done, Event, Order, Running};
 use crate::error::Refusal;
 use crate::fields::Fields;
 use crate::prompt::{self, Prompt};
-use crate::request::Decoding;
+use crate::request::Request;
 use crate::settling::{Ending, Settling};
 use crate::{Served, Server, Settings};
 
 struct Asked {
-    decoding: Decoding,
+    request: Request,
     order: Order,
     prompt: Prompt,
 }
@@ -30,14 +30,14 @@ struct Asked {
 /// Streams the steps.
 pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
     let asked = parse(&server, body, read).await?;
-    let (served, decoding, canvas) = (&server.served, &asked.decoding, &asked.order.canvas);
-    let header = Header::new(canvas, &decoding.strategy, decoding.cache(), decoding.seed);
+    let (served, request, canvas) = (&server.served, &asked.request, &asked.order.canvas);
+    let header = Header::new(canvas, &request.strategy, &request.decoding.cache, request.decoding.seed);
     let mut start = json!(header);
     start["id"] = server.ids.next("denoise").into();
-    start["model"] = served.name.clone().into();
+    start["model"] = served.model.name().into();
     start["texts"] = json!(texts(served, canvas.tokens().iter().copied())?);
-    start["eos"] = json!(served.ids.eos);
-    let text = decoding.settling(&asked.order);
+    start["eos"] = json!(served.model.ids().eos);
+    let text = request.settling(&asked.order);
     let running = server.engine.submit(served, vec![asked.order.clone()])?;
     let (stream, response) = Stream::open();
     tokio::spawn(async move {
@@ -61,9 +61,9 @@ async fn tell(
     loop {
         match running.next().await {
             Some((_, Event::Step(record))) => {
-                text.step(&served.tokenizer, &record)?;
+                text.step(served.model.tokenizer(), &record)?;
                 stream.send(Some("step"), &step(served, &record)?).await;
-                if text.ending() == Some(Ending::Stop) && !asked.decoding.stops.is_empty() {
+                if text.ending() == Some(Ending::Stop) && !asked.request.stops.is_empty() {
                     running.enough(0);
                 }
             }
@@ -85,16 +85,16 @@ fn step(served: &Served, record: &StepRecord) -> Result<Value, Refusal> {
 }
 
 fn end(served: &Served, asked: &Asked, text: &mut Settling, done: &Done) -> Result<Value, Refusal> {
-    text.finish(&served.tokenizer, &done.tokens)?;
+    text.finish(served.model.tokenizer(), &done.tokens)?;
     let (shown, reason) = match asked.prompt {
         Prompt::Open { .. } => (text.text().to_owned(), text.ending().map(Ending::reason)),
-        Prompt::Gaps { start, .. } => (served.tokenizer.decode(&done.tokens[start..])?, Some("stop")),
+        Prompt::Gaps { start, .. } => (served.model.tokenizer().decode(&done.tokens[start..])?, Some("stop")),
     };
     Ok(json!({
         "text": shown,
         "finish_reason": reason,
         "tokens": done.tokens,
-        "demask": cost(&asked.decoding, &done.totals),
+        "demask": cost(&asked.request, &done.totals),
     }))
 }
 
@@ -115,8 +115,8 @@ fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refu
             _ => return Err(Refusal::field("prompt", "must be one prompt")),
         }
     };
-    let decoding = Decoding::take(&mut fields, served, settings)?;
+    let request = Request::take(&mut fields, served, settings)?;
     fields.finish()?;
-    let order = Order { dependency, ..decoding.order(served, &prompt, 0)? };
-    Ok(Asked { decoding, order, prompt })
+    let order = Order { dependency, ..request.order(served, &prompt, 0)? };
+    Ok(Asked { request, order, prompt })
 }

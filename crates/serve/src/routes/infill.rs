@@ -12,12 +12,12 @@ use crate::engine::{Event, Order};
 use crate::error::Refusal;
 use crate::fields::Fields;
 use crate::prompt::{self, Prompt};
-use crate::request::Decoding;
+use crate::request::Request;
 use crate::watch::now;
 use crate::{Served, Server, Settings};
 
 struct Asked {
-    decoding: Decoding,
+    request: Request,
     order: Order,
     given: usize,
     start: usize,
@@ -25,7 +25,7 @@ struct Asked {
 
 /// Fills the gaps.
 pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Result<Json<Value>, Refusal> {
-    let Asked { decoding, order, given, start } = parse(&server, body, read).await?;
+    let Asked { request, order, given, start } = parse(&server, body, read).await?;
     let before = order.canvas.tokens().to_vec();
     let (served, mask) = (&server.served, order.canvas.ids().mask);
     let mut running = server.engine.submit(served, vec![order])?;
@@ -39,19 +39,19 @@ pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Res
     };
     let gaps = before.iter().zip(&done.tokens).collect::<Vec<_>>();
     let gaps = gaps.chunk_by(|a, b| (*a.0 == mask) == (*b.0 == mask)).filter(|run| *run[0].0 == mask);
-    let gaps = gaps.map(|run| served.tokenizer.decode(&run.iter().map(|(_, t)| **t).collect::<Vec<_>>()));
+    let gaps = gaps.map(|run| served.model.tokenizer().decode(&run.iter().map(|(_, t)| **t).collect::<Vec<_>>()));
     let gaps: Vec<String> = gaps.collect::<Result<_, _>>()?;
     let written = before.len() - given;
     Ok(Json(json!({
         "id": server.ids.next("infill"),
         "object": "infill",
         "created": now(),
-        "model": served.name,
-        "text": served.tokenizer.decode(&done.tokens[start..])?,
+        "model": served.model.name(),
+        "text": served.model.tokenizer().decode(&done.tokens[start..])?,
         "gaps": gaps,
         "token_ids": &done.tokens[start..],
         "usage": { "prompt_tokens": given, "completion_tokens": written, "total_tokens": before.len() },
-        "demask": cost(&decoding, &done.totals),
+        "demask": cost(&request, &done.totals),
     })))
 }
 
@@ -63,9 +63,9 @@ fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refu
         }
     }
     let prompt = prompt::infill(&mut fields, served, settings.max_tokens)?;
-    let decoding = Decoding::take(&mut fields, served, settings)?;
+    let request = Request::take(&mut fields, served, settings)?;
     fields.finish()?;
     let start = if let Prompt::Gaps { start, .. } = prompt { start } else { 0 };
-    let order = decoding.order(served, &prompt, 0)?;
-    Ok(Asked { order, decoding, given: prompt.given(served.ids.mask), start })
+    let order = request.order(served, &prompt, 0)?;
+    Ok(Asked { order, request, given: prompt.given(served.model.ids().mask), start })
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::error::Refusal;
-use crate::request::DEFAULT_LENGTH;
 
 /// The one model.
 pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
@@ -20,26 +19,26 @@ pub(super) async fn retrieve(
     State(server): State<Arc<Server>>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    if name == server.served.name { Ok(Json(describe(&server))) } else { Err(Refusal::model(&name)) }
+    if name == server.served.model.name() { Ok(Json(describe(&server))) } else { Err(Refusal::model(&name)) }
 }
 
 fn describe(server: &Server) -> Value {
     let served = &server.served;
     let default_tokens =
-        served.defaults.max_new_tokens.unwrap_or(DEFAULT_LENGTH).min(server.settings.max_tokens);
+        served.model.usual_length(&served.decoding).min(server.settings.max_tokens);
     json!({
-        "id": served.name,
+        "id": served.model.name(),
         "object": "model",
         "created": server.started,
         "owned_by": "demask",
-        "context_length": served.backbone.spec().max_positions,
+        "context_length": served.model.backbone().spec().max_positions,
         "max_tokens": server.settings.max_tokens,
-        "chat": served.chat.is_some(),
+        "chat": served.model.text().chat().is_some(),
         "tasks": served.tasks.is_some(),
-        "predictor": served.context.predictor.is_some(),
-        "mask_token_id": served.ids.mask,
-        "eos_token_ids": served.ids.eos,
+        "predictor": served.model.context().predictor.is_some(),
+        "mask_token_id": served.model.ids().mask,
+        "eos_token_ids": served.model.ids().eos,
         "default_tokens": default_tokens,
-        "strategy": served.defaults.strategy.to_string(),
+        "strategy": served.model.strategy(&served.decoding).to_string(),
     })
 }

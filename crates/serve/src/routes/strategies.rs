@@ -17,7 +17,7 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
 
 fn describe(server: &Server, entry: &Entry) -> Value {
     let spec = entry.name.parse::<demask_decode::StrategySpec>();
-    let available = spec.is_ok_and(|spec| spec.build(&server.served.context).is_ok());
+    let available = spec.is_ok_and(|spec| spec.build(server.served.model.context()).is_ok());
     json!({
         "id": entry.name,
         "object": "strategy",

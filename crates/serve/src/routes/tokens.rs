@@ -26,7 +26,7 @@ pub(super) async fn detokenize(
 
 /// The text of each token by itself.
 pub(super) fn texts(served: &Served, tokens: impl Iterator<Item = u32>) -> Result<Vec<String>, Refusal> {
-    tokens.map(|token| Ok(served.tokenizer.decode_verbatim(&[token])?)).collect()
+    tokens.map(|token| Ok(served.model.tokenizer().decode_verbatim(&[token])?)).collect()
 }
 
 fn encode(body: &[u8], served: &Served, settings: &Settings) -> Result<Json<Value>, Refusal> {
@@ -43,6 +43,6 @@ fn decode(body: &[u8], served: &Served, _: &Settings) -> Result<Json<Value>, Ref
     fields.finish()?;
     let tokens = prompt::ids("tokens", &tokens, served)?;
     Ok(Json(
-        json!({ "text": served.tokenizer.decode(&tokens)?, "texts": texts(served, tokens.into_iter())? }),
+        json!({ "text": served.model.tokenizer().decode(&tokens)?, "texts": texts(served, tokens.into_iter())? }),
     ))
 }

@@ -9,10 +9,10 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
+use demask_engine::{Decoding, Defaults, Model, Text};
 use demask_model::text::{ChatTemplate, Settings as TextSettings, Tokenizer};
 use demask_model::{Backbone, Error, LoadOptions, Pass, Query, Result, Rows, Spec, Transformer};
-use demask_serve::{Defaults, Served, Server, Settings, app};
+use demask_serve::{Served, Server, Settings, app};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -41,25 +41,18 @@ pub fn prompts() -> Vec<String> {
     expected["prompt_texts"].as_array().unwrap().iter().map(|p| p.as_str().unwrap().to_owned()).collect()
 }
 
-pub fn served(backbone: Arc<dyn Backbone>) -> Served {
+pub fn model(backbone: Arc<dyn Backbone>) -> Model {
     let predictor = Predictor::load(&folder().join("predictor_row_i_minus_1.safetensors")).unwrap().0;
-    Served {
-        tokenizer: Tokenizer::open(folder(), backbone.spec().vocab).unwrap(),
-        ids: backbone.spec().ids.clone(),
-        backbone,
-        chat: None,
-        context: Context { predictor: Some(Arc::new(predictor)) },
-        defaults: Defaults {
-            strategy: "entropy".parse().unwrap(),
-            sampling: Default::default(),
-            max_new_tokens: Some(40),
-            eos: Default::default(),
-            block_length: None,
-            cache: demask_decode::CacheSpec::default(),
-        },
-        name: "toy".into(),
-        tasks: None,
-    }
+    let tokenizer = Tokenizer::open(folder(), backbone.spec().vocab).unwrap();
+    let text = Text::new(folder(), backbone.spec().clone(), tokenizer, None);
+    let defaults = Defaults { length: Some(40), ..Defaults::default() };
+    Model::new(backbone, text).named("toy").with_defaults(defaults).with_predictor(predictor).unwrap()
+}
+
+pub fn served(backbone: Arc<dyn Backbone>) -> Served {
+    let strategy = Some("entropy".parse().unwrap());
+    let decoding = Decoding { strategy, ..Decoding::default() };
+    Served { model: model(backbone), decoding, tasks: None }
 }
 
 /// The routes over the toy checkpoint.
@@ -72,7 +65,10 @@ pub fn toy_chat() -> Router {
     let config = json!({ "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}<sep>" });
     let settings = TextSettings::from_bytes("tokenizer_config.json", config.to_string().as_bytes()).unwrap();
     let chat = ChatTemplate::from_settings(&settings).unwrap();
-    app(Server::start(Served { chat, ..served(Arc::new(backbone())) }, Settings::default()).unwrap().0)
+    let served = served(Arc::new(backbone()));
+    let text = served.model.text().clone().with_chat(chat);
+    let served = Served { model: served.model.with_text(text), ..served };
+    app(Server::start(served, Settings::default()).unwrap().0)
 }
 
 pub fn with(backbone: Arc<dyn Backbone>, settings: Settings) -> Router {

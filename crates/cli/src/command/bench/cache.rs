@@ -1,15 +1,14 @@
 //! `demask bench cache`: how much of the backbone's speed the making of a TV cache keeps.
 
 use anyhow::Result;
-use demask_model::{Backbone, Transformer};
-use demask_train::cache::bench::{self, Workload};
-use demask_train::plot::{Mark, Series};
+use demask::model::{Backbone, Transformer};
+use demask::train::cache::bench::{self, Workload};
+use demask::train::plot::{Mark, Series};
 
 use super::measure::Spread;
 use super::model::ModelShape;
 use super::report::{Cell, Output, Report};
 use crate::args::ModelArgs;
-use crate::loaded;
 
 /// TV-cache generation against plain batched forward passes over the same canvases
 #[derive(Debug, clap::Args)]
@@ -48,7 +47,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let options = args.model.load_options()?;
     let backbone = match &args.model.model {
-        Some(_) => Transformer::load(&loaded::folder(&args.model)?, &options)?,
+        Some(_) => Transformer::load(&args.model.folder()?, &options)?,
         None => {
             let dtype = args.model.dtype.unwrap_or(crate::args::DtypeArg::Int8);
             let shape = ModelShape { config: args.config.clone(), layers: args.layers, dtype };

@@ -8,16 +8,15 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use candle_core::{D, Device, Tensor};
-use demask_model::arch::{self, Names};
-use demask_model::checkpoint::{Dtype, Store};
-use demask_model::{Backbone as _, LoadOptions, Precision, Query, Spec, Transformer};
-use demask_train::plot::{Mark, Series};
+use demask::model::arch::{self, Names};
+use demask::model::checkpoint::{Dtype, Store};
+use demask::model::{Backbone as _, LoadOptions, Precision, Query, Spec, Transformer};
+use demask::train::plot::{Mark, Series};
 
 use super::measure::{Spread, alternate, ratio};
 use super::model::Canvas;
 use super::report::{Cell, Report};
 use super::{Common, Threads};
-use crate::embedded;
 
 /// A step of a batch of canvases beside the same model in candle's own operations
 #[derive(Debug, clap::Args)]
@@ -53,7 +52,7 @@ const TOLERANCE: f32 = 2e-3;
 pub fn run(args: &Args) -> Result<()> {
     args.threads.set()?;
     let (spec, store) = match &args.model {
-        None => embedded::weights()?,
+        None => demask::engine::embedded::weights()?,
         Some(folder) => (Spec::from_folder(folder)?, Store::open(folder)?),
     };
     let engine = |precision| {
@@ -61,7 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
         Transformer::from_store(spec.clone(), &store, &options)
     };
     let exact = engine(Precision::Float(Dtype::F32))?;
-    let bytes = engine(Precision::Int8 { group: demask_model::checkpoint::quantized::GROUP })?;
+    let bytes = engine(Precision::Int8 { group: demask::model::checkpoint::quantized::GROUP })?;
     let plain = Plain::new(&spec, &store)?;
     let columns = ["canvases", "L", "engine", "ms", "times candle's speed"];
     let mut report = Report::new("candle", &columns);

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
-use demask_model::gguf::{Kind, Vocabulary, write};
-use demask_model::{Backbone as _, LoadOptions, Query, Spec, Transformer, synthetic};
-use demask_train::plot::{Mark, Series};
+use demask::model::gguf::{Kind, Vocabulary, write};
+use demask::model::{Backbone as _, LoadOptions, Query, Spec, Transformer, synthetic};
+use demask::train::plot::{Mark, Series};
 use serde_json::Value;
 
 use super::measure::Spread;
@@ -150,7 +150,7 @@ fn rounds(
 fn ours(model: &Transformer, tokens: &[u32]) -> Result<f64> {
     let every: Vec<usize> = (0..tokens.len()).collect();
     let start = Instant::now();
-    let hidden = Some((every.as_slice(), demask_model::HiddenRow::I));
+    let hidden = Some((every.as_slice(), demask::model::HiddenRow::I));
     model.forward(&mut [Query { tokens, hidden, ..Query::default() }])?;
     Ok(tokens.len() as f64 / start.elapsed().as_secs_f64())
 }

@@ -9,17 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
-use demask_decode::rng::{Purpose, Rng};
-use demask_decode::strategy::Context;
-use demask_decode::trace::Seconds;
-use demask_decode::{
+use demask::decode::rng::{Purpose, Rng};
+use demask::decode::strategy::Context;
+use demask::decode::trace::Seconds;
+use demask::decode::{
     CacheSpec, Canvas, Decoder, EosPolicy, Job, Observer, Options, StepRecord, StrategySpec, Suppression,
 };
-use demask_model::{Backbone, Transformer};
+use demask::model::{Backbone, Transformer};
 use serde_json::json;
 
 use crate::args::ModelArgs;
-use crate::loaded;
 
 /// Decoding: seconds per committed token by strategy and cache
 #[derive(Debug, clap::Args)]
@@ -81,12 +80,10 @@ impl Observer for Blocks {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let folder = loaded::folder(&args.model)?;
-    let backbone = Transformer::load(&folder, &args.model.load_options()?)?;
-    let context = Context { predictor: loaded::predictor(&args.model, &folder, &backbone)? };
+    let (backbone, context) = args.model.network()?;
     let strategies = strategies(args, &context)?;
     let caches = if args.cache.is_empty() {
-        demask_decode::cache::ALL.iter().map(|c| Ok(c.name.parse()?)).collect::<Result<Vec<CacheSpec>>>()?
+        demask::decode::cache::ALL.iter().map(|c| Ok(c.name.parse()?)).collect::<Result<Vec<CacheSpec>>>()?
     } else {
         args.cache.clone()
     };

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use candle_core::{Device, Tensor};
-use demask_kernels::Segment;
-use demask_model::layer::{Attention, Linear, Mlp, RmsNorm, Rope};
-use demask_model::synthetic::Repeated;
-use demask_model::{Parameters as _, Precision, Spec};
-use demask_train::plot::{Mark, Series};
+use demask::kernels::Segment;
+use demask::model::layer::{Attention, Linear, Mlp, RmsNorm, Rope};
+use demask::model::synthetic::Repeated;
+use demask::model::{Parameters as _, Precision, Spec};
+use demask::train::plot::{Mark, Series};
 
 use super::gemm::noise;
 use super::measure::{Samples, alternate};

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask_kernels::{QuantizedWeights, Weights, gemm, gemm_i8};
-use demask_model::checkpoint::quantized::GROUP;
-use demask_model::checkpoint::{Dtype, Mapped};
-use demask_train::plot::{Mark, Series};
+use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_i8};
+use demask::model::checkpoint::quantized::GROUP;
+use demask::model::checkpoint::{Dtype, Mapped};
+use demask::train::plot::{Mark, Series};
 
 use super::measure::alternate;
 use super::peak::Peak;

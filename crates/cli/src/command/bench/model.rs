@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use demask_model::{Backbone, Precision, Query, Spec, Transformer, synthetic};
+use demask::model::{Backbone, Precision, Query, Spec, Transformer, synthetic};
 
 use crate::args::DtypeArg;
 use crate::command::synthesize::dream_7b;

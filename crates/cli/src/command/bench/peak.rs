@@ -1,8 +1,8 @@
 //! `demask bench peak`: what this machine can do at most, in registers alone.
 
 use anyhow::Result;
-use demask_kernels::{peak_fma, peak_int8};
-use demask_train::plot::{Mark, Series};
+use demask::kernels::{peak_fma, peak_int8};
+use demask::train::plot::{Mark, Series};
 
 use super::measure::Spread;
 use super::report::{Cell, Report};

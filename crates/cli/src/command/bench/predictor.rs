@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use anyhow::{Result, anyhow};
-use demask_decode::dependency::{Dependency, Metadata, Mix, Predictor};
-use demask_decode::strategy::greedy::{Start, Thresholds, greedy_subset};
-use demask_model::{HiddenRow, Rows};
-use demask_train::plot::{Mark, Series};
+use demask::decode::dependency::{Dependency, Metadata, Mix, Predictor};
+use demask::decode::strategy::greedy::{Start, Thresholds, greedy_subset};
+use demask::model::{HiddenRow, Rows};
+use demask::train::plot::{Mark, Series};
 
 use super::gemm::noise;
 use super::measure::{Spread, alternate, ratio};

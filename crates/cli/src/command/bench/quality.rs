@@ -7,23 +7,22 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use demask_decode::probe::BackboneProbe;
-use demask_decode::strategy::{Context, Probe as _, Question};
-use demask_decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
-use demask_kernels::{QuantizedWeights, Weights, gemm, gemm_i8, softmax_stats, total_variation};
-use demask_model::checkpoint::Dtype;
-use demask_model::text::{ChatTemplate, Tokenizer};
-use demask_model::{Backbone as _, LoadOptions, Precision, Transformer};
-use demask_train::cache::Response;
-use demask_train::data::Encoder;
-use demask_train::plot::{Mark, Series};
+use demask::decode::probe::BackboneProbe;
+use demask::decode::strategy::{Context, Probe as _, Question};
+use demask::decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
+use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_i8, softmax_stats, total_variation};
+use demask::model::checkpoint::Dtype;
+use demask::model::text::{ChatTemplate, Tokenizer};
+use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
+use demask::train::cache::Response;
+use demask::train::data::Encoder;
+use demask::train::plot::{Mark, Series};
 
 use super::gemm::noise;
 use super::measure::Spread;
 use super::report::{Cell, Output, Report};
 use crate::args::ModelArgs;
 use crate::command::cache::data::Data;
-use crate::loaded;
 
 /// What int8 changes: marginals and decoded tokens of a model, or the error of products with outliers
 #[derive(Debug, clap::Args)]
@@ -50,7 +49,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let options = args.model.load_options()?;
     let report = match &args.model.model {
-        Some(_) => model(args, &loaded::folder(&args.model)?, &options)?,
+        Some(_) => model(args, &args.model.folder()?, &options)?,
         None => products(&args.groups)?,
     };
     report.show(&args.output)

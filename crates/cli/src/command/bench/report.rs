@@ -4,11 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use demask_train::plot::{self, Chart};
+use demask::train::plot::{self, Chart};
 use serde_json::{Map, Value, json};
 
 use super::measure::Spread;
-use crate::output::Pending;
 
 /// Where results go.
 #[derive(Debug, Clone, clap::Args)]
@@ -100,7 +99,7 @@ impl Report {
         let notes: Map<String, Value> =
             self.notes.iter().map(|(key, value, _)| (key.clone(), json!(value))).collect();
         json!({
-            "bench": self.name, "version": env!("CARGO_PKG_VERSION"), "isa": demask_kernels::isa().name(),
+            "bench": self.name, "version": env!("CARGO_PKG_VERSION"), "isa": demask::kernels::isa().name(),
             "threads": rayon::current_num_threads(), "rows": rows, "results": notes,
         })
     }
@@ -118,7 +117,7 @@ impl Report {
             let padded: Vec<String> = cells.zip(&widths).map(|(text, w)| format!("{text:>w$}")).collect();
             padded.join("  ")
         };
-        let (isa, threads) = (demask_kernels::isa().name(), rayon::current_num_threads());
+        let (isa, threads) = (demask::kernels::isa().name(), rayon::current_num_threads());
         writeln!(out, "{} threads, {isa}; medians [quartiles]", threads)?;
         writeln!(out, "{}", line(&mut self.columns.iter().copied()))?;
         for row in &texts {
@@ -140,9 +139,8 @@ impl Report {
         }
         if let Some(folder) = &output.out {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-            let mut file = Pending::create(&folder.join(format!("{}.json", self.name)))?;
-            writeln!(file, "{:#}", self.json())?;
-            file.finish()?;
+            let file = folder.join(format!("{}.json", self.name));
+            demask::model::file::replace(&file, |out| writeln!(out, "{:#}", self.json()))?;
             plot::write(&folder.join(self.name), &self.chart)?;
         }
         Ok(())

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use demask_eval::task::{self, Split, Task};
-use demask_model::checkpoint::source;
-use demask_train::cache::{Generated, Response, Source};
-use demask_train::data::{self, Content, Encoded, Encoder, Records};
+use demask::eval::task::{self, Split, Task};
+use demask::model::checkpoint::source;
+use demask::train::cache::{Generated, Response, Source};
+use demask::hub_options;
+use demask::train::data::{self, Content, Encoded, Encoder, Records};
 
-use crate::args::hub_options;
-use crate::loaded::Downloads;
+use crate::downloads::Downloads;
 
 /// Generated problems taken when no limit is given.
 const PROBLEMS: usize = 2000;

@@ -1,54 +1,51 @@
 //! A model in this process.
 
 use anyhow::Result;
-use demask_decode::StrategySpec;
-use demask_model::text::Message;
+use demask::decode::StrategySpec;
+use demask::{Decoding, Message, Model, Prompt};
 
 use super::{Args, Partner, joined};
-use crate::decoding::decode;
-use crate::loaded::Loaded;
+use crate::command::generate::tell;
 
 pub(super) struct Local<'a> {
-    loaded: Loaded,
+    model: Model,
     args: &'a Args,
 }
 
 impl<'a> Local<'a> {
     /// Loads the model the flags name.
     pub(super) fn open(args: &'a Args) -> Result<Self> {
-        Ok(Self { loaded: Loaded::open(&args.model)?, args })
+        Ok(Self { model: args.model.open()?, args })
     }
 }
 
 impl Partner for Local<'_> {
     fn name(&self) -> String {
-        self.loaded.folder.display().to_string()
+        self.model.text().source().display().to_string()
     }
 
     fn default_strategy(&self) -> String {
-        self.loaded.strategy(&self.args.decode).to_string()
+        self.model.strategy(&self.args.decode.decoding()).to_string()
     }
 
     fn check(&self, strategy: &StrategySpec) -> Result<()> {
-        strategy.build(&self.loaded.context)?;
+        strategy.build(self.model.context())?;
         Ok(())
     }
 
     fn answer(&self, messages: &[Message], strategy: Option<&StrategySpec>, seed: u64) -> Result<String> {
-        let ids = match self.loaded.chat {
-            Some(_) => self.loaded.encode_chat(messages)?,
-            None => self.loaded.encode_prompt(&joined(messages), true)?,
+        let prompt = match self.model.text().chat() {
+            Some(_) => Prompt::from(messages),
+            None => Prompt::Raw(joined(messages)),
         };
-        let canvas = self.loaded.canvas(&ids, &self.args.decode)?;
-        let mut options = self.loaded.options(&self.args.decode, ids.len())?;
-        options.seed = seed;
-        let strategy = strategy.cloned().unwrap_or_else(|| self.loaded.strategy(&self.args.decode));
-        let finished = decode(&self.loaded, canvas, &strategy, options, &self.args.show.watching())?;
-        let text = self.loaded.text(finished.job.canvas())?;
-        println!("{text}");
+        let usual = self.args.decode.decoding();
+        let decoding = Decoding { seed, strategy: strategy.cloned().or(usual.strategy.clone()), ..usual };
+        let generate = self.model.generate(prompt).decoding(decoding);
+        let answer = self.args.show.watched(generate, &self.model).run()?;
+        println!("{}", answer.text);
         if self.args.show.stats {
-            finished.tell();
+            tell(&answer);
         }
-        Ok(text)
+        Ok(answer.text)
     }
 }

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use demask_decode::{EosPolicy, StrategySpec};
-use demask_model::text::Message;
+use demask::decode::{EosPolicy, StrategySpec};
+use demask::model::text::Message;
 use serde_json::{Map, Value, json};
 
 use super::{Args, Partner, joined};

@@ -1,8 +1,8 @@
 //! The tasks' problems as token ids: prompt in the chat template, response as it is.
 
-use demask_eval::task::{self, Mixture, Problem, Split};
-use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
-use demask_train::pretrain::{Config, Error, Example, ExampleSource, Result};
+use demask::eval::task::{self, Mixture, Problem, Split};
+use demask::model::text::{ChatTemplate, Conversation, Message, Tokenizer};
+use demask::train::pretrain::{Config, Error, Example, ExampleSource, Result};
 
 /// The endless stream of training problems of a config.
 pub(super) struct Problems<'a> {
@@ -40,7 +40,7 @@ pub(super) fn encode(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     problem: &Problem,
-) -> demask_model::Result<Example> {
+) -> demask::model::Result<Example> {
     let messages = [Message::new("user", problem.prompt.as_str())];
     let prompt = template.render(&Conversation::new(&messages))?;
     Ok(Example { prompt: tokenizer.encode(&prompt)?, response: tokenizer.encode(&problem.response)? })

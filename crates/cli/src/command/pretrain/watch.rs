@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use demask_decode::strategy::Context;
-use demask_decode::{Canvas, Decoder, Job, Options, StrategySpec};
-use demask_eval::task::{self, Problem, Task};
-use demask_model::text::{ChatTemplate, Tokenizer};
-use demask_model::{Spec, Transformer};
-use demask_train::pretrain::{Config, Objective, Progress, Score, Watcher};
+use demask::decode::strategy::Context;
+use demask::decode::{Canvas, Decoder, Job, Options, StrategySpec};
+use demask::eval::task::{self, Problem, Task};
+use demask::model::text::{ChatTemplate, Tokenizer};
+use demask::model::{Spec, Transformer};
+use demask::train::pretrain::{Config, Objective, Progress, Score, Watcher};
 
 use super::examples::encode;
 

@@ -1,7 +1,7 @@
 //! The evaluation's tasks as the server offers them: problems of the test split, judged by their own checkers.
 
-use demask_eval::task::{self, Problem, Split, Task};
-use demask_serve::{Posed, Tasks, Verdict};
+use demask::eval::task::{self, Problem, Split, Task};
+use demask::serve::{Posed, Tasks, Verdict};
 
 /// Seed of the problems on offer: the same page shows the same problems.
 const SEED: u64 = 1;

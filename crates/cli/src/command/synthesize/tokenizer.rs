@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use demask_model::Spec;
-use demask_model::checkpoint::write;
+use demask::model::Spec;
+use demask::model::checkpoint::write;
 use serde_json::{Map, Value, json};
 
 /// Writes tokenizer.json and tokenizer_config.json for the first `tokens` ids; too few for all bytes get none.
@@ -63,7 +63,7 @@ fn letters() -> Vec<char> {
 
 #[cfg(test)]
 mod tests {
-    use demask_model::text::Tokenizer;
+    use demask::model::text::Tokenizer;
 
     use super::*;
 

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use demask_decode::audit::Audit;
-use demask_decode::strategy::{self, Cost};
-use demask_decode::{CacheSpec, Canvas, Decoder, Job, Options, StrategySpec, cache};
-use demask_model::Backbone as _;
+use demask::decode::audit::Audit;
+use demask::decode::strategy::{self, Cost};
+use demask::decode::{CacheSpec, Canvas, Decoder, StrategySpec, cache};
+use demask::model::Backbone as _;
+use demask::{Decoding, Model};
 
 use super::bar;
 use super::examples::Examples;
 use crate::args::{DecodeArgs, ModelArgs};
-use crate::loaded::Loaded;
 
 /// Canvases that advance together.
 const BATCH: usize = 32;
@@ -42,12 +42,12 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if args.decode.strategy.is_some() {
         usage!("this command runs every strategy; --only WORD picks some of them");
     }
-    let loaded = Loaded::open(&args.model)?;
-    let prompts: Vec<Vec<u32>> = Examples::open(&args.data, &loaded, args.examples as usize)?
+    let model = args.model.open()?;
+    let prompts: Vec<Vec<u32>> = Examples::open(&args.data, &model, args.examples as usize)?
         .map(|example| Ok(example?.prompt))
         .collect::<Result<_>>()?;
     let block = args.decode.block_length.unwrap_or(16) as usize;
-    let combinations = combinations(args, &loaded, block)?;
+    let combinations = combinations(args, &model, block)?;
     let progress = bar((combinations.len() * prompts.len()) as u64, "canvases");
     let (mut failures, start) = (Vec::new(), Instant::now());
     let mut out = std::io::stdout().lock();
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     for (strategy, cache, block) in &combinations {
         let name =
             format!("{strategy} with {cache}, blocks of {}", block.map_or("all".into(), |b| b.to_string()));
-        let outcome = check(args, &loaded, &prompts, strategy, cache, *block, &progress)?;
+        let outcome = check(args, &model, &prompts, strategy, cache, *block, &progress)?;
         let per = |n: usize| n as f64 / prompts.len().max(1) as f64;
         progress.suspend(|| {
             writeln!(
@@ -93,14 +93,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
 type Combination = (StrategySpec, CacheSpec, Option<usize>);
 
 /// Every strategy that can be built here, with every cache, with and without blocks.
-fn combinations(args: &Args, loaded: &Loaded, block: usize) -> Result<Vec<Combination>> {
+fn combinations(args: &Args, model: &Model, block: usize) -> Result<Vec<Combination>> {
     let mut all = Vec::new();
     for entry in strategy::ALL {
         if args.only.as_ref().is_some_and(|word| !entry.name.contains(word.as_str())) {
             continue;
         }
         let mut spec: StrategySpec = entry.name.parse()?;
-        if entry.cost == Cost::Predictor && loaded.context.predictor.is_none() {
+        if entry.cost == Cost::Predictor && model.predictor().is_none() {
             spec = spec.with("dependency", "oracle")?;
         }
         for cache in cache::ALL {
@@ -121,7 +121,7 @@ struct Outcome {
 
 fn check(
     args: &Args,
-    loaded: &Loaded,
+    model: &Model,
     prompts: &[Vec<u32>],
     strategy: &StrategySpec,
     cache: &CacheSpec,
@@ -133,18 +133,19 @@ fn check(
         let mut jobs = Vec::new();
         let mut audits = Vec::new();
         for (index, prompt) in some.iter().enumerate() {
-            let canvas = loaded.canvas(prompt, &args.decode)?;
-            let options = Options {
+            let decoding = Decoding {
+                strategy: Some(strategy.clone()),
                 block_length: block,
                 cache: cache.clone(),
                 stream: (group * BATCH + index) as u64,
-                ..loaded.options(&args.decode, prompt.len())?
+                ..args.decode.decoding()
             };
-            let audit = Arc::new(Mutex::new(Audit::new(&canvas, loaded.backbone.spec())));
+            let canvas = model.canvas(prompt, &decoding)?;
+            let audit = Arc::new(Mutex::new(Audit::new(&canvas, model.backbone().spec())));
             audits.push(audit.clone());
-            jobs.push(Job::new(canvas, strategy, &loaded.context, options, Box::new(audit))?);
+            jobs.push(model.job(canvas, &decoding, Box::new(audit))?);
         }
-        let ended = Decoder::new(&loaded.backbone).run(&mut jobs);
+        let ended = Decoder::new(model.backbone()).run(&mut jobs);
         for (job, audit) in jobs.iter().zip(&audits) {
             let audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
             outcome.steps += audit.steps();

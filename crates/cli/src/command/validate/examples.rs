@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use anyhow::Result;
-use demask_eval::example::Example;
-use demask_eval::task::{self, Task};
-use demask_model::Backbone;
-use demask_train::cache::Source;
-use demask_train::data::{self, Encoded, Encoder};
+use demask::Model;
+use demask::eval::example::Example;
+use demask::eval::task::{self, Task};
+use demask::train::cache::Source;
+use demask::train::data::{self, Encoded, Encoder};
 
 use crate::command::cache::data::Data;
-use crate::loaded::Loaded;
 
 /// Rows read at a time.
 const ROWS: usize = 64;
@@ -35,17 +34,17 @@ trait Rows {
 
 impl Examples {
     /// The first `limit` examples of what `--data` names.
-    pub(super) fn open(data: &str, loaded: &Loaded, limit: usize) -> Result<Self> {
-        let encoder = Encoder::new(loaded.tokenizer.clone(), loaded.chat.clone());
+    pub(super) fn open(data: &str, model: &Model, limit: usize) -> Result<Self> {
+        let encoder = Encoder::new(model.tokenizer().clone(), model.text().chat().cloned());
         let rows: Box<dyn Rows> = match data.strip_prefix("task:") {
-            Some(names) => Box::new(Problems::open(names, loaded, limit)?),
+            Some(names) => Box::new(Problems::open(names, model, limit)?),
             None => match Data::open(data, None, 0)? {
                 Data::Files(records) => Box::new(Files { records, encoder, path: data.to_owned() }),
                 Data::Tasks { .. } => unreachable!("tasks begin with task:"),
             },
         };
         let len = rows.len().min(limit);
-        let eos = loaded.backbone.spec().ids.eos.clone();
+        let eos = model.ids().eos.clone();
         Ok(Self { rows, next: 0, len, read: Vec::new().into_iter(), refused: Rc::default(), eos })
     }
 
@@ -61,7 +60,7 @@ impl Examples {
 }
 
 impl Iterator for Examples {
-    type Item = demask_eval::error::Result<Example>;
+    type Item = demask::eval::error::Result<Example>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -77,7 +76,7 @@ impl Iterator for Examples {
                 return None;
             }
             match self.rows.read(self.next..end) {
-                Err(error) => return Some(Err(demask_eval::error::Error::Data(format!("{error:#}")))),
+                Err(error) => return Some(Err(demask::eval::error::Error::Data(format!("{error:#}")))),
                 Ok((read, refused)) => {
                     self.read = read.into_iter();
                     self.refused.borrow_mut().extend(refused);
@@ -116,7 +115,7 @@ impl Rows for Files {
 struct Problems(Vec<Example>);
 
 impl Problems {
-    fn open(names: &str, loaded: &Loaded, limit: usize) -> Result<Self> {
+    fn open(names: &str, model: &Model, limit: usize) -> Result<Self> {
         let tasks: Vec<Box<dyn Task>> = if names == "all" {
             task::all()
         } else {
@@ -138,8 +137,8 @@ impl Problems {
                 let Some(problem) = problems.get(turn) else { continue };
                 examples.push(Example {
                     id: format!("{}/{turn}", task.name()),
-                    prompt: loaded.encode_prompt(&problem.prompt, false)?,
-                    response: loaded.tokenizer.encode(&problem.response)?,
+                    prompt: model.text().user(&problem.prompt)?.1,
+                    response: model.tokenizer().encode(&problem.response)?,
                 });
             }
         }

@@ -1,0 +1,46 @@
+//! The small model inside: the files compiled into this library go through the same doors as those of a checkpoint
+//! folder, from memory instead of from a mapped file. Invariant: nothing is written to disk.
+
+use std::path::{Path, PathBuf};
+
+use demask_decode::dependency::{Parts, Predictor};
+use demask_model::Spec;
+use demask_model::checkpoint::Store;
+use demask_model::text::{ChatTemplate, Settings, Tokenizer};
+use demask_tiny::{CONFIG, GENERATION, PREDICTOR, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS};
+
+use crate::defaults::Defaults;
+use crate::error::Result;
+use crate::text::Text;
+
+pub use demask_tiny::NAME;
+
+fn at(file: &str) -> PathBuf {
+    Path::new(NAME).join(file)
+}
+
+/// How it reads and writes.
+pub fn text() -> Result<Text> {
+    let spec = Spec::from_json(CONFIG, &at("config.json"))?;
+    let settings = Settings::from_bytes(at("tokenizer_config.json"), TOKENIZER_CONFIG)?;
+    let chat = ChatTemplate::from_settings(&settings)?;
+    let tokenizer = Tokenizer::from_bytes(at("tokenizer.json"), TOKENIZER, settings, spec.vocab)?;
+    Ok(Text::new(NAME, spec, tokenizer, chat))
+}
+
+/// Its shape and its weights as they are stored.
+pub fn weights() -> Result<(Spec, Store)> {
+    let spec = Spec::from_json(CONFIG, &at("config.json"))?;
+    Ok((spec, Store::from_bytes(at("model.safetensors"), WEIGHTS)?))
+}
+
+/// Its own predictor.
+pub(crate) fn predictor() -> Result<Predictor> {
+    let store = Store::from_bytes(at("predictor.safetensors"), PREDICTOR)?;
+    Ok(Predictor::new(Parts::from_store(&store)?.0)?)
+}
+
+/// Its generation_config.json.
+pub(crate) fn defaults() -> Result<Defaults> {
+    Defaults::from_json(GENERATION, &at("generation_config.json"))
+}

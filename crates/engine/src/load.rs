@@ -1,0 +1,181 @@
+//! From a name to a model: folder, GGUF file, Hub, or the bytes inside this library.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use demask_decode::dependency::Predictor;
+use demask_decode::strategy::Context;
+use demask_model::checkpoint::source::{self, HubOptions, Progress};
+use demask_model::{Backbone as _, LoadOptions, Precision, Transformer};
+
+use crate::defaults::Defaults;
+#[cfg(feature = "embedded")]
+use crate::embedded;
+use crate::error::{Error, Result};
+use crate::hub::hub_options;
+use crate::model::Model;
+use crate::text::Text;
+
+/// File of the predictor inside a checkpoint folder.
+pub const PREDICTOR: &str = "predictor.safetensors";
+
+/// Choices about loading a model.
+pub struct Loader<'a> {
+    source: Source,
+    options: LoadOptions,
+    predictor: Option<PathBuf>,
+    hub: Option<HubOptions>,
+    progress: Option<&'a mut dyn Progress>,
+}
+
+/// What is loaded.
+enum Source {
+    /// A folder, a GGUF file or a Hub name.
+    Named(String),
+    /// The model inside this library.
+    #[cfg(feature = "embedded")]
+    Embedded,
+}
+
+impl Loader<'_> {
+    /// Of a folder, a GGUF file or a Hub name.
+    pub fn new(model: &str) -> Self {
+        Self::of(Source::Named(model.to_owned()))
+    }
+
+    /// Of the model inside this library.
+    #[cfg(feature = "embedded")]
+    pub fn embedded() -> Self {
+        Self::of(Source::Embedded)
+    }
+
+    fn of(source: Source) -> Self {
+        Self { source, options: LoadOptions::default(), predictor: None, hub: None, progress: None }
+    }
+
+    /// Where it computes.
+    pub fn device(mut self, device: candle_core::Device) -> Self {
+        self.options.device = device;
+        self
+    }
+
+    /// Precision of the weights; as stored if not chosen.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.options.dtype = Some(precision);
+        self
+    }
+
+    /// Device and precision at once.
+    pub fn options(self, options: LoadOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// A dependency predictor other than the checkpoint's own.
+    pub fn predictor(mut self, file: impl Into<PathBuf>) -> Self {
+        self.predictor = Some(file.into());
+        self
+    }
+
+    /// How to reach the Hub; [`hub_options`] if not chosen.
+    pub fn hub(mut self, options: HubOptions) -> Self {
+        self.hub = Some(options);
+        self
+    }
+
+    /// Who watches downloads.
+    pub fn progress<'b>(self, progress: &'b mut dyn Progress) -> Loader<'b> {
+        let Self { source, options, predictor, hub, .. } = self;
+        Loader { source, options, predictor, hub, progress: Some(progress) }
+    }
+
+    /// How the model reads and writes, without its weights, which are not even downloaded.
+    pub fn text(self) -> Result<Text> {
+        match &self.source {
+            #[cfg(feature = "embedded")]
+            Source::Embedded => embedded::text(),
+            Source::Named(model) => {
+                let hub = self.hub.unwrap_or_else(hub_options);
+                Text::open(&source::resolve_description(model, &hub, self.progress.unwrap_or(&mut ()))?)
+            }
+        }
+    }
+
+    /// The network and what strategies may use of it, without tokenizer and template: for work on ids alone.
+    pub fn network(mut self) -> Result<(Transformer, Context)> {
+        let place = self.place()?;
+        let backbone = self.backbone(&place)?;
+        let predictor = self.find_predictor(&place, &backbone)?;
+        Ok((backbone, Context { predictor: predictor.map(Arc::new) }))
+    }
+
+    /// The model.
+    pub fn load(mut self) -> Result<Model> {
+        let place = self.place()?;
+        let mut backbone = self.backbone(&place)?;
+        let predictor = self.find_predictor(&place, &backbone)?;
+        let (text, defaults, name) = match (&self.source, &place) {
+            (Source::Named(name), Some(folder)) => {
+                (Text::open(folder)?, Defaults::open(folder)?, short_name(name, folder))
+            }
+            #[cfg(feature = "embedded")]
+            _ => (embedded::text()?, embedded::defaults()?, embedded::NAME.to_owned()),
+            #[cfg(not(feature = "embedded"))]
+            _ => unreachable!("there is no other source"),
+        };
+        backbone.add_eos(&text.ids().eos);
+        let model = Model::new(Arc::new(backbone), text).with_defaults(defaults).named(name);
+        Ok(match predictor {
+            Some(predictor) => model.with_checked_predictor(predictor),
+            None => model,
+        })
+    }
+
+    /// The folder or file, downloaded first where that is needed; `None` of the model inside.
+    fn place(&mut self) -> Result<Option<PathBuf>> {
+        match &self.source {
+            #[cfg(feature = "embedded")]
+            Source::Embedded => Ok(None),
+            Source::Named(model) => {
+                let hub = self.hub.take().unwrap_or_else(hub_options);
+                Ok(Some(source::resolve(model, &hub, self.progress.take().unwrap_or(&mut ()))?))
+            }
+        }
+    }
+
+    fn backbone(&self, place: &Option<PathBuf>) -> Result<Transformer> {
+        match place {
+            Some(folder) => Ok(Transformer::load(folder, &self.options)?),
+            #[cfg(feature = "embedded")]
+            None => {
+                let (spec, store) = embedded::weights()?;
+                Ok(Transformer::from_store(spec, &store, &self.options)?)
+            }
+            #[cfg(not(feature = "embedded"))]
+            None => unreachable!("there is no other source"),
+        }
+    }
+
+    /// The predictor that was chosen, or the checkpoint's own; it must fit the backbone.
+    fn find_predictor(&self, place: &Option<PathBuf>, backbone: &Transformer) -> Result<Option<Predictor>> {
+        let beside = place.as_ref().map(|folder| folder.join(PREDICTOR)).filter(|file| file.exists());
+        let (predictor, path) = match (self.predictor.clone().or(beside), place) {
+            (Some(path), _) => (Predictor::load(&path)?.0, path),
+            #[cfg(feature = "embedded")]
+            (None, None) => (embedded::predictor()?, embedded::NAME.into()),
+            (None, _) => return Ok(None),
+        };
+        let fits = predictor.check_fit(backbone.spec(), &backbone.fingerprint());
+        fits.map_err(|cause| Error::Predictor { path, cause })?;
+        Ok(Some(predictor))
+    }
+}
+
+/// A name without a path: the Hub's, or the last part of the folder's.
+fn short_name(given: &str, folder: &Path) -> String {
+    if !Path::new(given).exists() {
+        return given.split('@').next().unwrap_or(given).to_owned();
+    }
+    let whole = folder.canonicalize().ok();
+    let last = || whole?.file_name()?.to_str().map(str::to_owned);
+    last().unwrap_or_else(|| "model".to_owned())
+}

@@ -1,0 +1,141 @@
+//! The loaded model: what every user of a checkpoint shares.
+
+use std::sync::Arc;
+
+use demask_decode::dependency::Predictor;
+use demask_decode::strategy::Context;
+use demask_model::text::Tokenizer;
+use demask_model::{Backbone, SpecialIds};
+
+use crate::defaults::Defaults;
+use crate::error::Result;
+use crate::generate::{Generate, Many, One};
+use crate::load::Loader;
+use crate::prompt::Prompt;
+use crate::text::Text;
+
+/// A checkpoint ready to use: weights, tokenizer, chat template, special ids, predictor and defaults.
+///
+/// ```
+/// use demask_engine::{Model, Prompt};
+///
+/// let model = Model::embedded()?;
+/// let answer = model.generate(Prompt::infill("Tom has 3 pens. Tom buys 2 more. 3 + 2 = [MASK]")).run()?;
+/// assert!(answer.text.starts_with("Tom has 3 pens."));
+/// # Ok::<(), demask_engine::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Model {
+    name: String,
+    backbone: Arc<dyn Backbone>,
+    text: Text,
+    context: Context,
+    defaults: Defaults,
+}
+
+impl Model {
+    /// Puts a model together from a backbone and how it reads and writes.
+    pub fn new(backbone: Arc<dyn Backbone>, text: Text) -> Self {
+        let name = text.source().file_name().map_or("model".into(), |n| n.to_string_lossy().into_owned());
+        Self { name, backbone, text, context: Context::default(), defaults: Defaults::default() }
+    }
+
+    /// Loads a checkpoint folder, a GGUF file or a Hub name (`org/name`, `org/name@revision`) on the CPU, in the
+    /// precision in which it is stored. [`Self::loader`] offers more.
+    pub fn load(model: &str) -> Result<Self> {
+        Self::loader(model).load()
+    }
+
+    /// A loader with choices: device, precision, predictor, Hub, progress.
+    pub fn loader(model: &str) -> Loader<'static> {
+        Loader::new(model)
+    }
+
+    /// The small model inside this library.
+    #[cfg(feature = "embedded")]
+    pub fn embedded() -> Result<Self> {
+        Loader::embedded().load()
+    }
+
+    /// The same under another name.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// The same with a dependency predictor, which must fit the backbone.
+    pub fn with_predictor(self, predictor: Predictor) -> Result<Self> {
+        predictor.check_fit(self.backbone.spec(), &self.backbone.fingerprint())?;
+        Ok(self.with_checked_predictor(predictor))
+    }
+
+    pub(crate) fn with_checked_predictor(mut self, predictor: Predictor) -> Self {
+        self.context.predictor = Some(Arc::new(predictor));
+        self
+    }
+
+    /// The same with other defaults.
+    pub fn with_defaults(self, defaults: Defaults) -> Self {
+        Self { defaults, ..self }
+    }
+
+    /// The same with another way to read and write.
+    pub fn with_text(self, text: Text) -> Self {
+        Self { text, ..self }
+    }
+
+    /// A short name without a path: the Hub's, or the last part of the folder's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The network.
+    pub fn backbone(&self) -> &dyn Backbone {
+        self.backbone.as_ref()
+    }
+
+    /// How it reads and writes.
+    pub fn text(&self) -> &Text {
+        &self.text
+    }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        self.text.tokenizer()
+    }
+
+    /// Its special ids; a chat's end of turn is an end of sequence too.
+    pub fn ids(&self) -> &SpecialIds {
+        self.text.ids()
+    }
+
+    /// What strategies may use.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Its dependency predictor, if it has one.
+    pub fn predictor(&self) -> Option<&Predictor> {
+        self.context.predictor.as_deref()
+    }
+
+    /// What its generation_config.json asks for.
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// An answer to a prompt, a chat, or a text with gaps: choose, then [`Generate::run`] or [`Generate::steps`].
+    pub fn generate(&self, prompt: impl Into<Prompt>) -> Generate<'_, One> {
+        Generate::one(self, prompt.into())
+    }
+
+    /// Answers to several prompts, which are decoded together.
+    pub fn generate_all<P: Into<Prompt>>(&self, prompts: impl IntoIterator<Item = P>) -> Generate<'_, Many> {
+        Generate::many(self, prompts.into_iter().map(Into::into).collect())
+    }
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model").field("name", &self.name).field("text", &self.text).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! How a model reads and writes: everything of a checkpoint but its weights.
+//!
+//! Invariant: nothing here opens weights; the ids that end a response are the config's and, where there is a chat
+//! template, those with which it ends a turn.
+
+use std::path::{Path, PathBuf};
+
+use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
+use demask_model::{Spec, SpecialIds};
+
+use crate::error::{Error, Result};
+use crate::gaps::{GapError, Piece, split};
+
+/// Config, tokenizer and chat template of a checkpoint.
+#[derive(Debug, Clone)]
+pub struct Text {
+    source: PathBuf,
+    spec: Spec,
+    tokenizer: Tokenizer,
+    chat: Option<ChatTemplate>,
+    /// The mask, and ids that stand for no token.
+    unwritable: Vec<u32>,
+}
+
+impl Text {
+    /// Puts the parts together; `source` stands for them in messages.
+    pub fn new(
+        source: impl Into<PathBuf>,
+        spec: Spec,
+        tokenizer: Tokenizer,
+        chat: Option<ChatTemplate>,
+    ) -> Self {
+        let mut unwritable = tokenizer.holes();
+        unwritable.push(spec.ids.mask);
+        Self { source: source.into(), spec, tokenizer, chat: None, unwritable }.with_chat(chat)
+    }
+
+    /// Of a checkpoint folder (its weights may be missing) or a GGUF file.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let spec = Spec::from_folder(folder)?;
+        let tokenizer = Tokenizer::open(folder, spec.vocab)?;
+        Ok(Self::new(folder, spec, tokenizer, ChatTemplate::open(folder)?))
+    }
+
+    /// The same with another chat template.
+    pub fn with_chat(mut self, chat: Option<ChatTemplate>) -> Self {
+        if chat.is_some() {
+            let (vocab, eos) = (self.spec.vocab, &mut self.spec.ids.eos);
+            for id in self.tokenizer.ends_of_turn().into_iter().filter(|&id| (id as usize) < vocab) {
+                if !eos.contains(&id) {
+                    eos.push(id);
+                }
+            }
+        }
+        self.chat = chat;
+        self
+    }
+
+    /// The folder or file it came from.
+    pub fn source(&self) -> &Path {
+        &self.source
+    }
+
+    /// The model's shape, with all ids that end a response.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The model's special ids.
+    pub fn ids(&self) -> &SpecialIds {
+        &self.spec.ids
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The chat template, if there is one.
+    pub fn chat(&self) -> Option<&ChatTemplate> {
+        self.chat.as_ref()
+    }
+
+    /// A conversation as the model sees it: text and ids.
+    pub fn conversation(&self, messages: &[Message]) -> Result<(String, Vec<u32>)> {
+        let Some(chat) = &self.chat else { return Err(Error::NoTemplate { path: self.source.clone() }) };
+        let prompt = chat.render(&Conversation::new(messages))?;
+        let tokens = self.tokenizer.encode(&prompt)?;
+        Ok((prompt, tokens))
+    }
+
+    /// One message of a user through the chat template, or as it is where there is none: text and ids.
+    pub fn user(&self, message: &str) -> Result<(String, Vec<u32>)> {
+        match self.chat {
+            Some(_) => self.conversation(&[Message::new("user", message)]),
+            None => Ok((message.to_owned(), self.tokenizer.encode(message)?)),
+        }
+    }
+
+    /// Ids of a text that stands beside masks and must not bring any of its own.
+    pub fn plain(&self, text: &str) -> Result<Vec<u32>> {
+        let ids = self.tokenizer.encode(text)?;
+        if ids.contains(&self.ids().mask) { Err(Error::MaskInText) } else { Ok(ids) }
+    }
+
+    /// Ids of a text whose gaps (`[MASK]`, `[MASK:5]`) are masks; at least one gap is needed.
+    pub fn with_gaps(&self, text: &str) -> Result<Vec<u32>> {
+        let pieces = split(text)?;
+        if !pieces.iter().any(|piece| matches!(piece, Piece::Gap(_))) {
+            return Err(GapError::None.into());
+        }
+        let mut tokens = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => tokens.extend(self.plain(text)?),
+                Piece::Gap(length) => tokens.extend(std::iter::repeat_n(self.ids().mask, length)),
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// The text of a response: up to its first end of sequence, then cut at every `until` in turn.
+    pub fn response(&self, ids: &[u32], until: &[String]) -> Result<String> {
+        let mut text = self.tokenizer.decode_response(ids, &self.ids().eos)?;
+        for stop in until.iter().filter(|stop| !stop.is_empty()) {
+            if let Some(end) = text.find(stop.as_str()) {
+                text.truncate(end);
+            }
+        }
+        Ok(text)
+    }
+
+    /// Ids that must never be written: the mask, and ids that stand for no token.
+    pub fn unwritable(&self) -> &[u32] {
+        &self.unwritable
+    }
+}

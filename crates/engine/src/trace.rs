@@ -1,0 +1,48 @@
+//! A trace file that is written while a canvas is decoded.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use demask_decode::trace::{Header, TraceWriter};
+use demask_decode::{Canvas, Job, Observer, StepRecord};
+use demask_model::file::Pending;
+
+use crate::error::Result;
+
+/// Writes every step, and is taken back when the decoding is over.
+#[derive(Default)]
+pub(crate) struct TraceFile(Option<TraceWriter<Pending>>);
+
+impl TraceFile {
+    /// Begins the file of a canvas that no step has touched.
+    pub(crate) fn create(path: &Path, header: &Header, dependency: bool) -> Result<Self> {
+        let writer = TraceWriter::new(Pending::create(path)?, header, dependency);
+        Ok(Self(Some(writer.map_err(demask_decode::Error::Trace)?)))
+    }
+
+    /// Completes it; a second call does nothing.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match self.0.take() {
+            Some(writer) => Ok(writer.finish().map_err(demask_decode::Error::Trace)?.finish()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Observer for TraceFile {
+    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
+        match &mut self.0 {
+            Some(writer) => writer.on_step(record, canvas),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn wants_dependency(&self) -> bool {
+        self.0.as_ref().is_some_and(TraceWriter::wants_dependency)
+    }
+}
+
+/// What a trace says first of a job that has not begun.
+pub(crate) fn header(job: &Job) -> Header {
+    Header::new(job.canvas(), job.spec(), &job.options().cache, job.options().seed)
+}

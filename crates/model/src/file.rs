@@ -1,0 +1,73 @@
+//! The one way files are written: under a temporary name beside their own, and renamed when they are complete.
+//!
+//! Invariant: a reader sees the old file or the whole new one, and a writer that gives up leaves nothing behind.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::error::{Error, Result};
+
+/// A file that appears under its name only when [`Pending::finish`] is called.
+///
+/// ```
+/// use std::io::Write;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("answer.txt");
+/// let mut file = demask_model::file::Pending::create(&path)?;
+/// file.write_all(b"42")?;
+/// assert!(!path.exists());
+/// file.finish()?;
+/// assert_eq!(std::fs::read_to_string(&path)?, "42");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Pending {
+    path: PathBuf,
+    out: BufWriter<NamedTempFile>,
+}
+
+impl Pending {
+    /// Starts writing beside `path`.
+    pub fn create(path: &Path) -> Result<Self> {
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".").suffix(".partial");
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.tempfile_in(folder).map_err(Error::write(path))?;
+        Ok(Self { path: path.to_path_buf(), out: BufWriter::with_capacity(1 << 20, file) })
+    }
+
+    /// Brings everything to the disk and gives the file its name.
+    pub fn finish(self) -> Result<()> {
+        let Self { path, out } = self;
+        let complete = || {
+            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.as_file().sync_all()?;
+            file.persist(&path).map_err(io::Error::from)?;
+            Ok(())
+        };
+        complete().map_err(Error::write(&path))
+    }
+}
+
+impl Write for Pending {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.out.write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Writes `path` in one go; see [`Pending`].
+pub fn replace(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut file = Pending::create(path)?;
+    contents(&mut file).map_err(Error::write(path))?;
+    file.finish()
+}

@@ -1,0 +1,14 @@
+//! Gaps anywhere in a text: `[MASK]` is one token, `[MASK:3]` is three; everything else stays as it is.
+
+use demask::{Model, Prompt};
+
+fn main() -> demask::Result<()> {
+    let model = Model::embedded()?;
+    let question = "Tom has 12 pens. Tom buys 7 more. How many pens does Tom have now?";
+    let text = "12 + 7 = [MASK] . So Tom has [MASK] pens.";
+    let answer = model.generate(Prompt::infill(text).behind(question)).run()?;
+    println!("{text}\n{}", answer.text);
+    let gaps = answer.canvas.cells().iter().filter(|cell| matches!(cell, demask::decode::canvas::Cell::Committed { .. }));
+    println!("{} tokens found in {} steps", gaps.count(), answer.metrics.steps);
+    Ok(())
+}
