@@ -10,10 +10,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("decode", &["kernels", "model"]),
     ("tiny", &[]),
     ("engine", &["kernels", "model", "decode", "tiny"]),
-    ("train", &["kernels", "model", "decode", "engine"]),
-    ("eval", &["kernels", "model", "decode", "engine"]),
+    ("plot", &["kernels", "model"]),
+    ("train", &["kernels", "model", "decode", "engine", "plot"]),
+    ("eval", &["kernels", "model", "decode", "engine", "plot"]),
     ("serve", &["kernels", "model", "decode", "engine"]),
-    ("demask", &["kernels", "model", "decode", "engine", "train", "eval", "serve"]),
+    ("demask", &["kernels", "model", "decode", "engine", "plot", "train", "eval", "serve"]),
     ("cli", &["demask"]),
 ];
 

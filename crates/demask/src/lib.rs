@@ -27,6 +27,8 @@ pub use demask_model as model;
 
 #[cfg(feature = "eval")]
 pub use demask_eval as eval;
+#[cfg(any(feature = "eval", feature = "train"))]
+pub use demask_plot as plot;
 #[cfg(feature = "serve")]
 pub use demask_serve as serve;
 #[cfg(feature = "train")]

@@ -36,13 +36,8 @@ pub enum Error {
         cause: io::Error,
     },
     /// A picture could not be drawn.
-    #[error("cannot draw {}: {problem}", path.display())]
-    Plot {
-        /// The picture.
-        path: PathBuf,
-        /// What the drawing library said.
-        problem: String,
-    },
+    #[error(transparent)]
+    Plot(#[from] demask_plot::Error),
     /// What an earlier run left does not belong to this one.
     #[error("{} was written by another run: {problem}; give another --out, or delete it", path.display())]
     OtherRun {

@@ -10,7 +10,6 @@ pub mod frontier;
 pub mod grid;
 pub mod journal;
 pub mod paper;
-pub mod plot;
 pub mod runner;
 pub mod sandbox;
 pub mod subadditivity;

@@ -12,7 +12,6 @@ use demask_model::checkpoint::write::replace;
 use crate::error::Result;
 use crate::frontier::{Point, aups, frontier, methods, points, ranks};
 use crate::grid::Grid;
-use crate::plot;
 use crate::runner::{self, Plan, Progress, Records, Sample};
 use crate::suite::Suite;
 use crate::summary::Summary;
@@ -161,7 +160,7 @@ impl Report {
         replace(&folder.join("chosen.txt"), |out| out.write_all(lines.as_bytes()))?;
         let several = |p: &&Point| self.points.iter().filter(|other| other.method == p.method).count() > 1;
         let chosen = choose(&self.points).into_iter().filter(several).collect();
-        plot::write(&folder.join(name), &Tradeoff { title: title.into(), points: &self.points, chosen })
+        Ok(demask_plot::write(&folder.join(name), &Tradeoff { title: title.into(), points: &self.points, chosen })?)
     }
 }
 

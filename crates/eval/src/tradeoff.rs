@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::frontier::{Point, frontier, methods};
-use crate::plot::{COLOURS, Drawn, FONT, Figure};
+use demask_plot::{COLOURS, Drawn, FONT, Figure};
 use crate::summary::is_one_token_entropy;
 
 /// Width of the column that names the strategies.
@@ -318,7 +318,7 @@ mod tests {
         ];
         let folder = tempfile::tempdir().unwrap();
         let figure = Tradeoff { title: "t".into(), points: &points, chosen: vec![&points[1]] };
-        crate::plot::write(&folder.path().join("figure"), &figure).unwrap();
+        demask_plot::write(&folder.path().join("figure"), &figure).unwrap();
         let svg = std::fs::read_to_string(folder.path().join("figure.svg")).unwrap();
         assert!(svg.contains("demask:tau=0.04,gamma=0.9") && svg.contains("accuracy (%)"));
         assert!(std::fs::metadata(folder.path().join("figure.png")).unwrap().len() > 1000);

@@ -4,16 +4,18 @@
 //! when it is complete.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 
+use demask_model::file::replace;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-use crate::error::{Error, Result};
+pub use plotters;
 
-const FONT: &str = "sans-serif";
+/// The font of all text.
+pub const FONT: &str = "sans-serif";
 
 /// Colours of series, in order.
 pub const COLOURS: [RGBColor; 6] = [
@@ -36,24 +38,51 @@ pub trait Figure {
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB>;
 }
 
+/// Why a picture was not drawn.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The drawing library refused.
+    #[error("cannot draw {}: {problem}", path.display())]
+    Draw {
+        /// The picture.
+        path: PathBuf,
+        /// What the drawing library said.
+        problem: String,
+    },
+    /// The file could not be written.
+    #[error(transparent)]
+    Write(#[from] demask_model::Error),
+}
+
 /// Writes `path` with the endings `.svg` and `.png`.
-pub fn write(path: &Path, figure: &impl Figure) -> Result<()> {
+///
+/// ```
+/// use demask_plot::{Chart, Mark, Series};
+/// let points = vec![(0.0, 1.0), (1.0, 0.5), (2.0, 0.25)];
+/// let series = vec![Series { label: "loss".into(), mark: Mark::Line, points }];
+/// let folder = tempfile::tempdir()?;
+/// demask_plot::write(&folder.path().join("curve"), &Chart { series, ..Chart::default() })?;
+/// assert!(folder.path().join("curve.svg").exists() && folder.path().join("curve.png").exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(path: &Path, figure: &impl Figure) -> Result<(), Error> {
     static FONTS: Once = Once::new();
     FONTS.call_once(|| {
         // A font that does not register shows as an error of the first picture.
         let _ = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
     });
     let (svg, png) = (path.with_extension("svg"), path.with_extension("png"));
-    let failed = |file: &Path, problem: String| Error::Plot { path: file.to_owned(), problem };
+    let failed = |file: &Path, problem: String| Error::Draw { path: file.to_owned(), problem };
     let mut text = String::new();
     on(SVGBackend::with_string(&mut text, figure.size()), figure).map_err(|cause| failed(&svg, cause))?;
-    demask_model::checkpoint::write::replace(&svg, |out| out.write_all(text.as_bytes()))?;
+    replace(&svg, |out| out.write_all(text.as_bytes()))?;
     let (width, height) = figure.size();
     let mut pixels = vec![0; 3 * (width * height) as usize];
     on(BitMapBackend::with_buffer(&mut pixels, (width, height)), figure)
         .map_err(|cause| failed(&png, cause))?;
     let bytes = encode(&pixels, width, height).map_err(|cause| failed(&png, cause.to_string()))?;
-    demask_model::checkpoint::write::replace(&png, |out| out.write_all(&bytes))?;
+    replace(&png, |out| out.write_all(&bytes))?;
     Ok(())
 }
 

@@ -77,13 +77,8 @@ pub enum Error {
         step: u64,
     },
     /// A picture could not be drawn.
-    #[error("cannot draw {}: {problem}", path.display())]
-    Plot {
-        /// The file.
-        path: PathBuf,
-        /// What the drawing library said.
-        problem: String,
-    },
+    #[error(transparent)]
+    Plot(#[from] demask_plot::Error),
     /// Measuring dependency failed.
     #[error(transparent)]
     Decode(#[from] demask_decode::Error),

@@ -5,7 +5,6 @@ pub mod data;
 pub mod error;
 pub mod fit;
 pub mod optimizer;
-pub mod plot;
 pub mod predictor;
 pub mod pretrain;
 pub mod schedule;

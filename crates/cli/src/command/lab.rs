@@ -9,7 +9,7 @@ use demask::decode::StrategySpec;
 use demask::decode::strategy::{ALL, Cost};
 use demask::eval::frontier::points;
 use demask::eval::grid::{Grid, LAB};
-use demask::eval::plot;
+use demask::plot;
 use demask::eval::runner::Shard;
 use demask::eval::summary::Summary;
 use demask::eval::sweep;

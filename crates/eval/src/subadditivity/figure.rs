@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::report::{Report, SizeReport};
-use crate::plot::{COLOURS, Drawn, FONT, Figure};
+use demask_plot::{COLOURS, Drawn, FONT, Figure};
 
 /// Points of a curve; more would not be seen.
 const POINTS: usize = 400;

@@ -9,7 +9,6 @@ use demask_model::checkpoint::write::replace;
 use super::Record;
 use super::figure::Cdf;
 use crate::error::Result;
-use crate::plot;
 
 /// A target violates the assumption when its slack is below minus this: f32 sums of the two sides can
 /// differ by less although they are equal.
@@ -137,7 +136,7 @@ impl Report {
             }
             Ok(())
         })?;
-        plot::write(&folder.join("slack"), &Cdf { report: self })
+        Ok(demask_plot::write(&folder.join("slack"), &Cdf { report: self })?)
     }
 }
 

@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::info::Info;
-use crate::plot::{Chart, Drawn, Figure, Mark, Series, heat_map};
+use demask_plot::{Chart, Drawn, Figure, Mark, Series, heat_map};
 
 /// Bars of the histogram.
 const BINS: usize = 40;

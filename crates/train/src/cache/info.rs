@@ -10,7 +10,6 @@ use super::manifest::Manifest;
 use super::profile::{Distances, Repeats};
 use super::read::{Cache, Columns};
 use crate::error::Result;
-use crate::plot;
 
 /// Half-precision numbers from 0 to 1, by their bits.
 const VALUES: usize = 0x3C00 + 1;
@@ -88,7 +87,7 @@ impl Info {
 
     /// Draws `path` with the endings `.svg` and `.png`.
     pub fn draw(&self, path: &Path) -> Result<()> {
-        plot::write(path, &InfoFigure { info: self, matrix: &self.sample.0, size: self.sample.1 })
+        Ok(demask_plot::write(path, &InfoFigure { info: self, matrix: &self.sample.0, size: self.sample.1 })?)
     }
 }
 

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 
 use super::curve::Curve;
 use super::report::Report;
-use crate::plot::{Chart, Drawn, Figure, Mark, Series};
+use demask_plot::{Chart, Drawn, Figure, Mark, Series};
 
 pub(super) struct FitFigure<'a> {
     pub(super) report: &'a Report,

@@ -12,7 +12,6 @@ use super::figure::FitFigure;
 use super::split::Split;
 use crate::cache::{Cache, Columns, Distances, Example, Repeats};
 use crate::error::Result;
-use crate::plot;
 
 /// Pairs that ranks and calibration are computed on, at most.
 const PAIRS: usize = 1 << 20;
@@ -142,7 +141,7 @@ impl Report {
             serde_json::to_writer_pretty(&mut *out, self)?;
             writeln!(out)
         })?;
-        plot::write(&folder.join("report"), &FitFigure { report: self, curve })
+        Ok(demask_plot::write(&folder.join("report"), &FitFigure { report: self, curve })?)
     }
 }
 

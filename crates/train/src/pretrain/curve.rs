@@ -99,7 +99,7 @@ impl Curve {
     /// Draws `curve.svg` and `curve.png`.
     pub fn picture(&self, folder: &Path) -> Result<()> {
         let path = folder.join("curve");
-        crate::plot::write(&path, self).map_err(|cause| Error::Plot { path, problem: cause.to_string() })
+        Ok(demask_plot::write(&path, self)?)
     }
 }
 

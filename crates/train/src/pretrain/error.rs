@@ -69,13 +69,8 @@ pub enum Error {
         problem: String,
     },
     /// A picture could not be drawn.
-    #[error("cannot draw {}: {problem}", path.display())]
-    Plot {
-        /// The file.
-        path: PathBuf,
-        /// What the drawing library said.
-        problem: String,
-    },
+    #[error(transparent)]
+    Plot(#[from] demask_plot::Error),
     /// The model refused.
     #[error(transparent)]
     Model(#[from] demask_model::Error),

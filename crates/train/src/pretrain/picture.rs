@@ -5,7 +5,7 @@ use plotters::prelude::{DrawingArea, DrawingBackend};
 
 use super::config::Objective;
 use super::curve::Curve;
-use crate::plot::{Chart, Drawn, Figure, Mark, Series};
+use demask_plot::{Chart, Drawn, Figure, Mark, Series};
 
 const SIZE: (u32, u32) = (860, 720);
 
@@ -75,7 +75,7 @@ mod tests {
     fn pictures_of_full_and_empty_records_are_written() {
         let folder = tempfile::tempdir().unwrap();
         for (name, record) in [("full", curve()), ("empty", Curve::default())] {
-            crate::plot::write(&folder.path().join(name), &record).unwrap();
+            demask_plot::write(&folder.path().join(name), &record).unwrap();
             let svg = std::fs::read_to_string(folder.path().join(name).with_extension("svg")).unwrap();
             assert_eq!(svg.contains("masked diffusion"), name == "full");
             assert!(folder.path().join(name).with_extension("png").is_file());

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use demask::model::{Backbone, Transformer};
 use demask::train::cache::bench::{self, Workload};
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::measure::Spread;
 use super::model::ModelShape;

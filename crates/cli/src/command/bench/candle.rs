@@ -11,7 +11,7 @@ use candle_core::{D, Device, Tensor};
 use demask::model::arch::{self, Names};
 use demask::model::checkpoint::{Dtype, Store};
 use demask::model::{Backbone as _, LoadOptions, Precision, Query, Spec, Transformer};
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::measure::{Spread, alternate, ratio};
 use super::model::Canvas;

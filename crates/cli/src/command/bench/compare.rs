@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use demask::model::gguf::{Kind, Vocabulary, write};
 use demask::model::{Backbone as _, LoadOptions, Query, Spec, Transformer, synthetic};
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 use serde_json::Value;
 
 use super::measure::Spread;

@@ -8,7 +8,7 @@ use demask::kernels::Segment;
 use demask::model::layer::{Attention, Linear, Mlp, RmsNorm, Rope};
 use demask::model::synthetic::Repeated;
 use demask::model::{Parameters as _, Precision, Spec};
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::gemm::noise;
 use super::measure::{Samples, alternate};

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_i8};
 use demask::model::checkpoint::quantized::GROUP;
 use demask::model::checkpoint::{Dtype, Mapped};
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::measure::alternate;
 use super::peak::Peak;

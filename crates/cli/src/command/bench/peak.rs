@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use demask::kernels::{peak_fma, peak_int8};
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::measure::Spread;
 use super::report::{Cell, Report};

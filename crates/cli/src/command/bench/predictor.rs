@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use demask::decode::dependency::{Dependency, Metadata, Mix, Predictor};
 use demask::decode::strategy::greedy::{Start, Thresholds, greedy_subset};
 use demask::model::{HiddenRow, Rows};
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::gemm::noise;
 use super::measure::{Spread, alternate, ratio};

@@ -16,7 +16,7 @@ use demask::model::text::{ChatTemplate, Tokenizer};
 use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
 use demask::train::cache::Response;
 use demask::train::data::Encoder;
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::gemm::noise;
 use super::measure::Spread;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use demask::train::plot::{self, Chart};
+use demask::plot::{self, Chart};
 use serde_json::{Map, Value, json};
 
 use super::measure::Spread;

@@ -1,7 +1,7 @@
 //! `demask bench scaling`: how the cost of a step grows with the canvas, the masked positions, the batch and the threads.
 
 use anyhow::Result;
-use demask::train::plot::{Mark, Series};
+use demask::plot::{Mark, Series};
 
 use super::Common;
 use super::measure::alternate;
