@@ -1,6 +1,8 @@
 //! Counter-based randomness: a draw is a function of (seed, stream, step, position, purpose), so it
 //! does not depend on the order of evaluation, the batch, or the number of threads.
 
+use demask_model::hash::Hash;
+
 /// A source of draws for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rng {
@@ -33,9 +35,7 @@ impl Rng {
 
     /// The stream of a name, e.g. the id of an example of a dataset.
     pub fn named(seed: u64, name: &str) -> Self {
-        // FNV-1a: the standard hasher's values may change from one Rust to the next.
-        let eat = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Self::new(seed, name.bytes().fold(0xcbf2_9ce4_8422_2325, eat))
+        Self::new(seed, Hash::new().bytes(name.as_bytes()).value())
     }
 
     /// 64 random bits.

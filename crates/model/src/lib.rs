@@ -7,6 +7,7 @@ pub mod config;
 pub mod error;
 pub mod file;
 pub mod gguf;
+pub mod hash;
 pub mod layer;
 mod load;
 pub mod memory;

@@ -11,6 +11,7 @@ use demask_decode::{Canvas, Job, Observer, StrategySpec};
 use demask_engine::batch::{Batch, Member};
 use demask_engine::{Decoding, Model};
 use demask_model::checkpoint::write::replace;
+use demask_model::hash::Hash;
 use rayon::prelude::*;
 
 use super::{Plan, Records, Sample, Spent, TRACES};
@@ -150,8 +151,5 @@ fn file_name(strategy: &StrategySpec) -> String {
 
 /// The stream of an item's randomness: a hash of its names, so it depends on nothing else.
 fn stream(suite: &str, id: &str) -> u64 {
-    let bytes = suite.bytes().chain([0]).chain(id.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    Hash::new().bytes(suite.as_bytes()).bytes(&[0]).bytes(id.as_bytes()).value()
 }

@@ -6,6 +6,7 @@ use demask_decode::dependency::Predictor;
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_engine::{Decoding, Model};
 use demask_model::checkpoint::write::replace;
+use demask_model::hash::Hash;
 use demask_model::{Backbone as _, Rows};
 use serde::{Deserialize, Serialize};
 
@@ -82,11 +83,8 @@ pub fn predictor_fingerprint(predictor: &Predictor) -> String {
     let width = predictor.width();
     let wave = |i: usize| ((i * 2_654_435_761) % 1009) as f32 / 504.5 - 1.0;
     let hidden = Rows { data: (0..6 * width).map(wave).collect(), width };
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for value in predictor.predict(&hidden).data() {
-        hash = (hash ^ (value * 1e3).round() as u64).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    format!("{hash:016x}")
+    let dependency = predictor.predict(&hidden);
+    dependency.data().iter().fold(Hash::new(), |hash, v| hash.word((v * 1e3).round() as u64)).to_string()
 }
 
 /// One item, answered.

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use demask_model::hash::Hash;
 use serde::{Deserialize, Serialize};
 
 use super::rng::{Rng, mix};
@@ -26,11 +27,8 @@ pub enum Split {
 impl Split {
     /// The split of the problem `key` of a task in usual wording: a stable hash of both names.
     pub fn of(task: &str, key: &str) -> Self {
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        for byte in task.bytes().chain([0]).chain(key.bytes()) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        match mix(hash) % 32 {
+        let hash = Hash::new().bytes(task.as_bytes()).bytes(&[0]).bytes(key.as_bytes());
+        match mix(hash.value()) % 32 {
             0 | 1 => Self::Test,
             2 => Self::Validation,
             _ => Self::Train,

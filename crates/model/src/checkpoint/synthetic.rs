@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::Dtype;
 use super::write::{self, Declared, Options, Written};
 use crate::error::Result;
+use crate::hash::Hash;
 
 /// Elements made by one task.
 const CHUNK: usize = 1 << 16;
@@ -54,7 +55,7 @@ pub fn folder(
         tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.init)).collect();
     write::folder(folder, &declared, options, |tensor, out| {
         let elements = tensor.shape.iter().product();
-        fill(out, dtype, elements, inits[tensor.name.as_str()], mix(seed ^ hash(&tensor.name)))
+        fill(out, dtype, elements, inits[tensor.name.as_str()], mix(seed ^ of(&tensor.name)))
     })
 }
 
@@ -95,7 +96,7 @@ fn chunk(dtype: Dtype, range: std::ops::Range<usize>, init: Init, key: u64) -> V
 
 /// Fills a slice as a tensor of this name would be: bell-shaped, with this standard deviation.
 pub(crate) fn normal(name: &str, seed: u64, deviation: f32, out: &mut [f32]) {
-    let key = mix(seed ^ hash(name));
+    let key = mix(seed ^ of(name));
     out.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
         for (place, out) in out.iter_mut().enumerate() {
             *out = deviation * bell(mix(key.wrapping_add((chunk * CHUNK + place) as u64)));
@@ -119,8 +120,7 @@ fn mix(key: u64) -> u64 {
     key ^ (key >> 31)
 }
 
-/// FNV-1a, because the standard hasher's values may change from one Rust to the next.
-fn hash(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// The number of a tensor's name.
+fn of(name: &str) -> u64 {
+    Hash::new().bytes(name.as_bytes()).value()
 }

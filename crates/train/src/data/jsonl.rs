@@ -5,10 +5,11 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use demask_model::hash::Hash;
 use demask_model::text::Message;
 use serde_json::Value;
 
-use super::{Content, HASH, Record, Records, Refused, hash};
+use super::{Content, Record, Records, Refused};
 use crate::error::{Error, Result};
 
 /// A file of JSON lines; empty lines do not count.
@@ -22,7 +23,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(Error::read(path))?);
-        let (mut places, mut sum, mut start, mut line) = (Vec::new(), HASH, 0, Vec::new());
+        let (mut places, mut sum, mut start, mut line) = (Vec::new(), Hash::new(), 0, Vec::new());
         loop {
             line.clear();
             let read = file.read_until(b'\n', &mut line).map_err(Error::read(path))?;
@@ -32,13 +33,13 @@ impl Lines {
             if !line.trim_ascii().is_empty() {
                 places.push((start, start + read as u64));
             }
-            sum = hash(&line, sum);
+            sum = sum.bytes(&line);
             start += read as u64;
         }
         if places.is_empty() {
             return Err(Error::Data { path: path.to_owned(), problem: "has no lines".into() });
         }
-        Ok(Self { path: path.to_owned(), places, hash: sum })
+        Ok(Self { path: path.to_owned(), places, hash: sum.value() })
     }
 }
 

@@ -142,13 +142,5 @@ impl Records for Parts {
     }
 }
 
-/// FNV-1a, to tell files apart; the standard hasher's values may change from one Rust to the next.
-pub(crate) fn hash(bytes: &[u8], start: u64) -> u64 {
-    bytes.iter().fold(start, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// Where a hash begins.
-pub(crate) const HASH: u64 = 0xcbf2_9ce4_8422_2325;
-
 #[cfg(test)]
 mod tests;

@@ -5,13 +5,14 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use demask_model::hash::Hash;
 use demask_model::text::Message;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
-use super::{Content, HASH, Record, Records, Refused, hash};
+use super::{Content, Record, Records, Refused};
 use crate::error::{Error, Result};
 
 /// Bytes at the end of the file that tell it from another: the footer with its offsets and statistics.
@@ -35,7 +36,7 @@ impl Table {
         file.seek(SeekFrom::Start(length.saturating_sub(FOOTER))).map_err(Error::read(path))?;
         let mut footer = Vec::new();
         file.read_to_end(&mut footer).map_err(Error::read(path))?;
-        let hash = hash(&footer, hash(&length.to_le_bytes(), HASH));
+        let hash = Hash::new().bytes(&length.to_le_bytes()).bytes(&footer).value();
 
         let bad = |problem: String| Error::Data { path: path.to_owned(), problem };
         let reader = SerializedFileReader::new(file)

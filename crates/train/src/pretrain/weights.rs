@@ -1,6 +1,7 @@
 //! The flat vector of parameters made into a Transformer: plain tensors to decode with, variables to differentiate.
 
 use candle_core::{Device, Tensor, Var};
+use demask_model::hash::Hash;
 use demask_model::layer::{Embedding, Linear};
 use demask_model::{Error, Parameters, Result, Spec, Transformer};
 
@@ -28,9 +29,7 @@ pub(super) fn variables(spec: &Spec, layout: &Layout, device: &Device) -> Result
 
 /// Identifies weights in training by a hash of their bits.
 fn fingerprint(parameters: &[f32]) -> String {
-    let hash =
-        |hash: u64, value: &f32| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
-    format!("{:016x}", parameters.iter().fold(0xcbf2_9ce4_8422_2325, hash))
+    parameters.iter().fold(Hash::new(), |hash, value| hash.word(value.to_bits().into())).to_string()
 }
 
 struct Tensors<'a> {
