@@ -11,14 +11,20 @@ use demask::{Decoding, Model};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Model::embedded()?;
     let task = task::by_name("arith").ok_or("no such task")?;
-    let suites: Vec<Box<dyn Suite>> = vec![Box::new(Generated::new(task, Split::Test, 20, model.text(), None)?)];
-    let strategies = [model.strategy(&Decoding::default()), "entropy".parse()?, "threshold:threshold=0.9".parse()?];
-    let plan = Plan { decoding: Decoding::default(), token_budget: 4096, shard: Shard::default(), traces: false };
+    let suites: Vec<Box<dyn Suite>> =
+        vec![Box::new(Generated::new(task, Split::Test, 20, model.text(), None)?)];
+    let strategies =
+        [model.strategy(&Decoding::default()), "entropy".parse()?, "threshold:threshold=0.9".parse()?];
+    let plan =
+        Plan { decoding: Decoding::default(), token_budget: 4096, shard: Shard::default(), traces: false };
     let out = std::env::temp_dir().join(format!("demask-evaluate-{}", std::process::id()));
     let mut records = Records::open(&out, &Header::new(&model, "test", &plan.decoding)?)?;
     let _ = runner::run(&model, &suites, &strategies, &plan, &mut records, &mut |progress| {
         if progress.finished {
-            println!("{} on {}: {} of {} right", progress.strategy, progress.suite, progress.right, progress.items);
+            println!(
+                "{} on {}: {} of {} right",
+                progress.strategy, progress.suite, progress.right, progress.items
+            );
         }
         ControlFlow::Continue(())
     })?;

@@ -8,6 +8,11 @@ fn main() -> demask::Result<()> {
     let model = Model::embedded()?;
     let answer = model.generate(prompt).strategy("demask").seed(0).run()?;
     println!("{}", answer.text);
-    println!("({}: {} tokens in {} forward passes)", answer.strategy, answer.tokens.len(), answer.metrics.forwards);
+    println!(
+        "({}: {} tokens in {} forward passes)",
+        answer.strategy,
+        answer.tokens.len(),
+        answer.metrics.forwards
+    );
     Ok(())
 }

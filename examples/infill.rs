@@ -8,7 +8,11 @@ fn main() -> demask::Result<()> {
     let text = "12 + 7 = [MASK] . So Tom has [MASK] pens.";
     let answer = model.generate(Prompt::infill(text).behind(question)).run()?;
     println!("{text}\n{}", answer.text);
-    let gaps = answer.canvas.cells().iter().filter(|cell| matches!(cell, demask::decode::canvas::Cell::Committed { .. }));
+    let gaps = answer
+        .canvas
+        .cells()
+        .iter()
+        .filter(|cell| matches!(cell, demask::decode::canvas::Cell::Committed { .. }));
     println!("{} tokens found in {} steps", gaps.count(), answer.metrics.steps);
     Ok(())
 }

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use demask::eval::benchmark::{self, Definition, Item, Options, Protocol};
 use demask::eval::sandbox::{Limits, Sandbox};
-use demask::model::checkpoint::source;
 use demask::hub_options;
+use demask::model::checkpoint::source;
 use demask::model::text::Trailing;
 
 use crate::downloads::Downloads;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use demask::Model;
 use demask::decode::StrategySpec;
 use demask::eval::benchmark;
 use demask::eval::runner::{self, Header, Plan, Progress, Records, Shard};
 use demask::eval::sandbox::Sandbox;
 use demask::eval::suite::{Generated, Questions, Reader, Suite};
 use demask::eval::task::{self, Split};
-use demask::Model;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CanvasArgs, ModelArgs};

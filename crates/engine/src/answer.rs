@@ -27,7 +27,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn new(model: &Model, job: &Job, shown: Shown, metrics: Metrics, seconds: f64) -> Result<Self> {
+    pub(crate) fn new(
+        model: &Model,
+        job: &Job,
+        shown: Shown,
+        metrics: Metrics,
+        seconds: f64,
+    ) -> Result<Self> {
         let canvas = job.canvas().clone();
         if job.was_stopped() {
             return Err(Error::Stopped { masks: canvas.masked(canvas.response()).len() });

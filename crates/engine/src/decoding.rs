@@ -4,7 +4,6 @@
 use demask_decode::{
     CacheSpec, Canvas, Draw, EosPolicy, HoldEos, Job, Observer, Options, Sampling, StrategySpec, Suppression,
 };
-use demask_model::Backbone as _;
 
 use crate::error::{Error, Result};
 use crate::model::Model;

@@ -52,7 +52,9 @@ pub enum Error {
         context: usize,
     },
     /// A text with gaps does not fit the context.
-    #[error("the text has {tokens} tokens, more than the model's context of {context}; shorten it or its gaps")]
+    #[error(
+        "the text has {tokens} tokens, more than the model's context of {context}; shorten it or its gaps"
+    )]
     TextTooLong {
         /// Tokens of the text, its gaps included.
         tokens: usize,
@@ -60,7 +62,9 @@ pub enum Error {
         context: usize,
     },
     /// Nothing stands before the first mask, and the model predicts a token from the one before.
-    #[error("the prompt is empty; this model predicts each token from the one before it and needs at least one")]
+    #[error(
+        "the prompt is empty; this model predicts each token from the one before it and needs at least one"
+    )]
     NothingBefore,
     /// The gaps of a text are not written as they should be.
     #[error("{0}")]

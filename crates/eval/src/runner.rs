@@ -204,12 +204,7 @@ impl Tally {
 }
 
 /// Refuses to go on over other items.
-fn check<'a>(
-    sample: &'a Sample,
-    suite: &dyn Suite,
-    model: &Model,
-    records: &Records,
-) -> Result<&'a Sample> {
+fn check<'a>(sample: &'a Sample, suite: &dyn Suite, model: &Model, records: &Records) -> Result<&'a Sample> {
     let item = suite.item(sample.index, model.text())?;
     if sample.version == suite.version()
         && sample.protocol == suite.protocol()

@@ -160,7 +160,10 @@ impl Report {
         replace(&folder.join("chosen.txt"), |out| out.write_all(lines.as_bytes()))?;
         let several = |p: &&Point| self.points.iter().filter(|other| other.method == p.method).count() > 1;
         let chosen = choose(&self.points).into_iter().filter(several).collect();
-        Ok(demask_plot::write(&folder.join(name), &Tradeoff { title: title.into(), points: &self.points, chosen })?)
+        Ok(demask_plot::write(
+            &folder.join(name),
+            &Tradeoff { title: title.into(), points: &self.points, chosen },
+        )?)
     }
 }
 

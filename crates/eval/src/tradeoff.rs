@@ -9,8 +9,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::frontier::{Point, frontier, methods};
-use demask_plot::{COLOURS, Drawn, FONT, Figure};
 use crate::summary::is_one_token_entropy;
+use demask_plot::{COLOURS, Drawn, FONT, Figure};
 
 /// Width of the column that names the strategies.
 const LEGEND: u32 = 190;

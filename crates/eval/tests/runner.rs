@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use demask_decode::StrategySpec;
 use demask_engine::{Decoding, Model, Text};
 use demask_eval::error::Result;
-use demask_eval::runner::{
-    Header, Plan, Progress, Records, Sample, Shard, Spent, TRACES, merge, run,
-};
+use demask_eval::runner::{Header, Plan, Progress, Records, Sample, Shard, Spent, TRACES, merge, run};
 use demask_eval::suite::{Item, Suite};
 use demask_eval::task::Score;
 use tempfile::TempDir;
@@ -87,8 +85,7 @@ impl Toy {
 }
 
 fn plan(token_budget: usize) -> Plan {
-    let decoding =
-        Decoding { temperature: Some(0.9), top_p: Some(0.95), seed: 11, ..Decoding::default() };
+    let decoding = Decoding { temperature: Some(0.9), top_p: Some(0.95), seed: 11, ..Decoding::default() };
     Plan { decoding, token_budget, shard: Shard::default(), traces: false }
 }
 

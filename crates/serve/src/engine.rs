@@ -108,8 +108,7 @@ impl Engine {
             let flag = Arc::new(AtomicBool::new(false));
             let watcher =
                 Watcher { events: sender.clone(), index, enough: flag.clone(), dependency: order.dependency };
-            let job =
-                served.model.job(order.canvas, &order.decoding, Box::new(watcher))?;
+            let job = served.model.job(order.canvas, &order.decoding, Box::new(watcher))?;
             tasks.push(Task { job, events: sender.clone(), index });
             enough.push(flag);
         }

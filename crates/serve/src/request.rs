@@ -96,7 +96,9 @@ impl Request {
 
 fn check_model(fields: &mut Fields, served: &Served) -> Result<()> {
     match fields.text("model")? {
-        Some(name) if name != served.model.name() => Err(Refusal::model(&short(&Value::from(name)).replace('"', ""))),
+        Some(name) if name != served.model.name() => {
+            Err(Refusal::model(&short(&Value::from(name)).replace('"', "")))
+        }
         _ => Ok(()),
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask::model::Backbone;
 use demask::train::cache::{
     Cache, Generator, HiddenRows, Info, Observer, Outcome, Part, Progress, Settings, Stored,
 };

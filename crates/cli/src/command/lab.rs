@@ -9,11 +9,11 @@ use demask::decode::StrategySpec;
 use demask::decode::strategy::{ALL, Cost};
 use demask::eval::frontier::points;
 use demask::eval::grid::{Grid, LAB};
-use demask::plot;
 use demask::eval::runner::Shard;
 use demask::eval::summary::Summary;
 use demask::eval::sweep;
 use demask::eval::tradeoff::Tradeoff;
+use demask::plot;
 
 use crate::evaluating::{EvalArgs, Evaluation, SplitArg};
 

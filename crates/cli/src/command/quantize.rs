@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask::model::checkpoint::{quantized, source};
 use demask::hub_options;
+use demask::model::checkpoint::{quantized, source};
 use demask::model::quantize::{self, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
 

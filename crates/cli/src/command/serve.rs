@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Result;
-use demask::decode::{CacheSpec, EosPolicy, StrategySpec};
 use demask::Decoding;
+use demask::decode::{CacheSpec, EosPolicy, StrategySpec};
 use demask::serve::{Served, Settings};
 use tracing_subscriber::EnvFilter;
 

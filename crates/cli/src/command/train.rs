@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use demask::model::checkpoint::Dtype;
-use demask::model::{Backbone, HiddenRow, Transformer};
+use demask::model::{Backbone, HiddenRow};
 use demask::train::cache::Cache;
 use demask::train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
 use indicatif::{ProgressBar, ProgressStyle};

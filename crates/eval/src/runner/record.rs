@@ -5,9 +5,9 @@ use std::path::Path;
 use demask_decode::dependency::Predictor;
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_engine::{Decoding, Model};
+use demask_model::Rows;
 use demask_model::checkpoint::write::replace;
 use demask_model::hash::Hash;
-use demask_model::{Backbone as _, Rows};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;

@@ -39,7 +39,8 @@ pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Res
     };
     let gaps = before.iter().zip(&done.tokens).collect::<Vec<_>>();
     let gaps = gaps.chunk_by(|a, b| (*a.0 == mask) == (*b.0 == mask)).filter(|run| *run[0].0 == mask);
-    let gaps = gaps.map(|run| served.model.tokenizer().decode(&run.iter().map(|(_, t)| **t).collect::<Vec<_>>()));
+    let gaps =
+        gaps.map(|run| served.model.tokenizer().decode(&run.iter().map(|(_, t)| **t).collect::<Vec<_>>()));
     let gaps: Vec<String> = gaps.collect::<Result<_, _>>()?;
     let written = before.len() - given;
     Ok(Json(json!({

@@ -24,8 +24,7 @@ pub(super) async fn retrieve(
 
 fn describe(server: &Server) -> Value {
     let served = &server.served;
-    let default_tokens =
-        served.model.usual_length(&served.decoding).min(server.settings.max_tokens);
+    let default_tokens = served.model.usual_length(&served.decoding).min(server.settings.max_tokens);
     json!({
         "id": served.model.name(),
         "object": "model",

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use demask::model::{Backbone, Transformer};
-use demask::train::cache::bench::{self, Workload};
 use demask::plot::{Mark, Series};
+use demask::train::cache::bench::{self, Workload};
 
 use super::measure::Spread;
 use super::model::ModelShape;

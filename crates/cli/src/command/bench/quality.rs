@@ -14,9 +14,9 @@ use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_i8, softmax_stats, t
 use demask::model::checkpoint::Dtype;
 use demask::model::text::{ChatTemplate, Tokenizer};
 use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
+use demask::plot::{Mark, Series};
 use demask::train::cache::Response;
 use demask::train::data::Encoder;
-use demask::plot::{Mark, Series};
 
 use super::gemm::noise;
 use super::measure::Spread;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use demask::eval::task::{self, Split, Task};
+use demask::hub_options;
 use demask::model::checkpoint::source;
 use demask::train::cache::{Generated, Response, Source};
-use demask::hub_options;
 use demask::train::data::{self, Content, Encoded, Encoder, Records};
 
 use crate::downloads::Downloads;

@@ -9,7 +9,6 @@ use anyhow::{Result, bail};
 use demask::decode::audit::Audit;
 use demask::decode::strategy::{self, Cost};
 use demask::decode::{CacheSpec, Canvas, Decoder, StrategySpec, cache};
-use demask::model::Backbone as _;
 use demask::{Decoding, Model};
 
 use super::bar;
