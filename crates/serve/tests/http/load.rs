@@ -116,7 +116,7 @@ fn a_client_that_leaves_frees_its_slot_within_a_step() {
 #[test]
 fn a_failure_is_answered_to_its_own_request() {
     run(async {
-        let poison = served(Arc::new(backbone())).tokenizer.id("zoe");
+        let poison = served(Arc::new(backbone())).model.tokenizer().id("zoe");
         let model = Odd::poisoned(poison);
         let app = with(model.clone(), Settings::default());
         let mut set = JoinSet::new();
