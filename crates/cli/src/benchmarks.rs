@@ -166,7 +166,8 @@ impl CodeArgs {
     /// Refuses a benchmark of programs where running them was not allowed.
     pub fn check(&self, definition: &Definition) -> Result<()> {
         if definition.code && !self.allow_code_execution {
-            usage!("{}: {}", definition.task, demask::eval::Error::CodeNotAllowed);
+            let error = demask::eval::Error::CodeNotAllowed;
+            usage!("{}: {error}; allow it with --allow-code-execution", definition.task);
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ mod view;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use demask::eval::Remedy;
 
 /// The engine for discrete diffusion language models: decode, train, evaluate, serve.
 #[derive(Debug, Parser)]
@@ -118,8 +119,15 @@ fn is_usage(error: &anyhow::Error) -> bool {
 /// What the command line adds to a library's sentence: the flag that helps.
 fn advice(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<demask::Error>() {
-        Some(demask::Error::TooLong { .. }) => "; shorten the prompt or lower --max-new-tokens",
-        Some(demask::Error::NoTemplate { .. }) => " (--raw)",
+        Some(demask::Error::TooLong { .. }) => return "; shorten the prompt or lower --max-new-tokens",
+        Some(demask::Error::NoTemplate { .. }) => return " (--raw)",
+        _ => {}
+    }
+    match error.downcast_ref().and_then(demask::eval::Error::remedy) {
+        Some(Remedy::ShorterResponse) => "; lower --max-new-tokens",
+        Some(Remedy::WithoutTemplate) => "; --chat-template false asks without one",
+        Some(Remedy::NameShots) => "; name one with --shots-from, or ask for --shots 0",
+        Some(Remedy::AllowCode) => "; allow it with --allow-code-execution",
         _ => "",
     }
 }

@@ -39,7 +39,7 @@ pub enum Error {
     #[error(transparent)]
     Plot(#[from] demask_plot::Error),
     /// What an earlier run left does not belong to this one.
-    #[error("{} was written by another run: {problem}; give another --out, or delete it", path.display())]
+    #[error("{} was written by another run: {problem}; write to another folder, or delete it", path.display())]
     OtherRun {
         /// The file.
         path: PathBuf,
@@ -49,8 +49,16 @@ pub enum Error {
     /// The data to measure on could not be read.
     #[error("{0}")]
     Data(String),
+    /// A choice of the caller does not fit the data or the model.
+    #[error("{problem}")]
+    Choice {
+        /// What does not fit.
+        problem: String,
+        /// What would.
+        remedy: Remedy,
+    },
     /// Answers are programs, and running them was not allowed.
-    #[error("the answers are programs that have to be run; allow it with --allow-code-execution")]
+    #[error("the answers are programs that have to be run, and that was not allowed")]
     CodeNotAllowed,
     /// Programs cannot be run.
     #[error("the sandbox cannot be used: {0}")]
@@ -60,7 +68,30 @@ pub enum Error {
     Nothing(String),
 }
 
+/// What a caller can do about an error, in the caller's own words: a flag, a field, an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// Ask for a shorter response.
+    ShorterResponse,
+    /// Ask without the chat template.
+    WithoutTemplate,
+    /// Name the file of the worked examples, or ask for none.
+    NameShots,
+    /// Allow programs to be run.
+    AllowCode,
+}
+
 impl Error {
+    /// What the caller can do about it, where that is a choice of this crate's.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Choice { remedy, .. } => Some(*remedy),
+            Self::CodeNotAllowed => Some(Remedy::AllowCode),
+            _ => None,
+        }
+    }
+
     /// For `map_err`: a file that could not be read.
     pub fn read(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();

@@ -20,4 +20,4 @@ pub mod table;
 pub mod task;
 pub mod tradeoff;
 
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};

@@ -85,7 +85,7 @@ pub fn main_table(
 pub fn eos_table(header: &Header, samples: &[Sample]) -> Result<Table> {
     if header.eos != EosPolicy::None {
         return Err(Error::Data(format!(
-            "these records were made with --eos {}; Table 2 needs a run with --eos none",
+            "these records were made with the end-of-sequence policy {}; Table 2 needs a run with none",
             serde_json::to_value(header.eos)
                 .ok()
                 .and_then(|v| v.as_str().map(str::to_owned))

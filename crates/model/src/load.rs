@@ -132,7 +132,7 @@ pub(crate) fn linear_of(weight: Weight, bias: Option<Mapped>, device: &Device) -
         }
         Weight::Bytes(weight) if device.is_cpu() => Linear::Quantized { weight, bias: bias.map(vector) },
         Weight::Bytes(_) => {
-            let problem = "int8 weights run on the CPU; use --device cpu, or --dtype bf16 on this device";
+            let problem = "int8 weights run on the CPU only; this device takes bfloat16";
             return Err(Error::Query(problem.into()));
         }
     })

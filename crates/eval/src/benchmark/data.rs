@@ -7,7 +7,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Remedy, Result};
 
 const ENDINGS: [&str; 4] = ["jsonl", "ndjson", "json", "parquet"];
 
@@ -161,11 +161,11 @@ pub(super) fn neighbour(path: &Path, name: &str) -> Result<PathBuf> {
         file.file_name().is_some_and(|n| n.to_string_lossy().to_lowercase().starts_with(name))
     };
     files.into_iter().find(is_it).ok_or_else(|| {
-        Error::Data(format!(
-            "the shots come from the {name} split, and {} has no file called {name}…; name one with --shots-from, or \
-             ask for --shots 0",
+        let problem = format!(
+            "the shots come from the {name} split, and {} has no file called {name}…",
             folder.display()
-        ))
+        );
+        Error::Choice { problem, remedy: Remedy::NameShots }
     })
 }
 

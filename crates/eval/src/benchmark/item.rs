@@ -4,7 +4,7 @@ use std::fmt;
 
 use demask_model::text::{ChatTemplate, Conversation, Ending, Message, Tokenizer, Trailing};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Remedy, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;
 
@@ -69,11 +69,9 @@ impl Item {
             return Ok(format!("{system}{user}{prefix}"));
         }
         let Some(template) = template else {
-            return Err(Error::Data(format!(
-                "{} is asked through a chat template, and the checkpoint has none; --chat-template false asks \
-                 without one",
-                self.task
-            )));
+            let problem =
+                format!("{} is asked through a chat template, and the checkpoint has none", self.task);
+            return Err(Error::Choice { problem, remedy: Remedy::WithoutTemplate });
         };
         let messages = self.messages();
         let ending = if prefix.is_empty() { Ending::Answer } else { Ending::Continue(trailing) };

@@ -189,7 +189,7 @@ pub fn find(name: &str, protocol: Protocol) -> Result<&'static Definition> {
     let elsewhere = ALL
         .iter()
         .find(|d| d.answers_to(name))
-        .map_or(String::new(), |other| format!("; {name} belongs to --protocol {}", other.protocol));
+        .map_or(String::new(), |other| format!("; {name} belongs to the protocol {}", other.protocol));
     Err(Error::Data(format!(
         "there is no benchmark {name:?} under the protocol {protocol}; it has {}{elsewhere}",
         known.join(", ")
@@ -202,8 +202,8 @@ pub fn open(name: &str, protocol: Protocol, data: &Path, options: &Options) -> R
     let definition = find(name, protocol)?;
     if options.tuning && definition.tuning.is_none() {
         return Err(Error::Data(format!(
-            "{} has no questions apart from those that are reported; a choice made on them with --split test is no \
-             longer a fair report of them",
+            "{} has no questions apart from those that are reported; a choice made on the test split is no \
+             longer a fair report of it",
             definition.task
         )));
     }

@@ -125,7 +125,7 @@ fn programs_are_asked_for_and_not_run_without_leave() {
     assert_eq!(dream.prompt.prefix, "Here is the completed function:\n```python\ndef f():\n\n");
     assert_eq!(dream.target, "def check(c):\n    c()\ncheck(f)");
     let error = dream.score("    return 1", None).unwrap_err().to_string();
-    assert!(error.contains("--allow-code-execution"), "{error}");
+    assert!(error.contains("not allowed"), "{error}");
     let plain = &items("humaneval", Protocol::LmEval, &data, None)[0];
     assert_eq!(plain.text(None, Default::default()).unwrap(), "def f():\n");
     assert_eq!(plain.cut("    return 1\n\ndef g():\n    pass\nclass"), "    return 1\n");
@@ -187,9 +187,9 @@ fn what_cannot_be_used_is_named() {
     };
     let path = data.path().to_owned();
     assert!(refusal("gsm8k", Protocol::Dream, path.clone()).contains("has no answer"));
-    assert!(refusal("gsm8k", Protocol::LmEval, path.clone()).contains("--shots-from"));
+    assert!(refusal("gsm8k", Protocol::LmEval, path.clone()).contains("the shots come from the train split"));
     assert!(refusal("gsm9k", Protocol::Dream, path.clone()).contains("it has gsm8k_cot, mmlu_pro"));
-    assert!(refusal("sudoku", Protocol::LmEval, path.clone()).contains("--protocol dream"));
+    assert!(refusal("sudoku", Protocol::LmEval, path.clone()).contains("the protocol dream"));
     assert!(refusal("gsm8k", Protocol::Dream, path.join("none.jsonl")).contains("none.jsonl"));
     fs::write(path.join("test.jsonl"), "{\"question\": 1}\nnot json\n").unwrap();
     assert!(refusal("gsm8k", Protocol::Dream, path.clone()).contains("line 2"));

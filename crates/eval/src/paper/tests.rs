@@ -68,5 +68,5 @@ fn table_2_wants_a_run_without_filling() {
     assert_eq!(table.rows[1][7].text, "80.0±20.0");
     assert!(table.rows[1][7].bold);
     let filled = Header { eos: EosPolicy::FillAfter, ..header };
-    assert!(eos_table(&filled, &samples()).unwrap_err().to_string().contains("--eos none"));
+    assert!(eos_table(&filled, &samples()).unwrap_err().to_string().contains("needs a run with none"));
 }

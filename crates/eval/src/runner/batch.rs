@@ -15,7 +15,7 @@ use demask_model::hash::Hash;
 use rayon::prelude::*;
 
 use super::{Plan, Records, Sample, Spent, TRACES};
-use crate::error::{Error, Result};
+use crate::error::{Error, Remedy, Result};
 use crate::suite::{Item, Suite};
 
 /// A strategy on a suite.
@@ -68,12 +68,12 @@ impl Cell<'_> {
         let length = item.tokens.len() + item.max_new_tokens;
         let limit = self.model.backbone().spec().max_positions;
         if length > limit {
-            return Err(Error::Data(format!(
-                "item {} of {} takes {length} tokens with its response, more than the model's context of {limit}; \
-                 ask for a shorter response",
+            let problem = format!(
+                "item {} of {} takes {length} tokens with its response, more than the model's context of {limit}",
                 item.id,
                 self.suite.name()
-            )));
+            );
+            return Err(Error::Choice { problem, remedy: Remedy::ShorterResponse });
         }
         let decoding = Decoding {
             strategy: Some(self.strategy.clone()),

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::{Item, Suite};
 use crate::benchmark::{self, Definition};
-use crate::error::{Error, Result};
+use crate::error::{Error, Remedy, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;
 
@@ -82,11 +82,11 @@ fn ask(mut item: benchmark::Item, reader: &Reader<'_>) -> Result<Asked> {
     item.max_new_tokens = reader.length.unwrap_or(item.max_new_tokens);
     let positions = reader.text.spec().max_positions;
     if item.max_new_tokens >= positions {
-        return Err(Error::Data(format!(
-            "{} asks for a response of {} tokens, and the model's context of {} leaves no room for the question; ask for \
-             a shorter one",
-            item.task, item.max_new_tokens, positions
-        )));
+        let problem = format!(
+            "{} asks for a response of {} tokens, and the model's context of {positions} leaves no room for the question",
+            item.task, item.max_new_tokens
+        );
+        return Err(Error::Choice { problem, remedy: Remedy::ShorterResponse });
     }
     let prompt = item.text(reader.text.chat(), reader.trailing)?;
     let ids = item.encode(&prompt, reader.text.tokenizer())?;
