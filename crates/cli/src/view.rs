@@ -9,6 +9,7 @@ use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForeground
 use crossterm::terminal::{self, Clear, ClearType};
 use crossterm::{QueueableCommand, cursor};
 use demask::decode::{Canvas, Observer, StepRecord};
+use demask::counted;
 use demask::model::text::Tokenizer;
 
 /// Draws each step on standard output.
@@ -55,10 +56,10 @@ impl TerminalView {
         let budget =
             record.budget.map_or(String::new(), |b| format!(" · dependency {:.3} of {}", b.used, b.limit));
         let line = format!(
-            "step {} · {} new · {left} masked · {} forward passes · {:.2} s{budget}",
+            "step {} · {} new · {left} masked · {} · {:.2} s{budget}",
             record.step + 1,
             record.commits.len(),
-            self.forwards,
+            counted(self.forwards, "forward pass"),
             self.seconds
         );
         page.put(&line, Some(Color::Cyan), false)?;

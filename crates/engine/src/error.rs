@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use demask_decode::Error as Decode;
 
+use crate::words::counted;
+
 /// The result of anything in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -41,7 +43,8 @@ pub enum Error {
     },
     /// Prompt and response do not fit the context together.
     #[error(
-        "the prompt has {given} tokens and the response {length}, together more than the model's context of {context}"
+        "the prompt has {} and the response {length}, together more than the model's context of {context}",
+        counted(*given, "token")
     )]
     TooLong {
         /// Tokens of the prompt.
@@ -73,7 +76,7 @@ pub enum Error {
     #[error("the text has the model's mask token in it; gaps are written [MASK] or [MASK:5]")]
     MaskInText,
     /// An observer ended a decoding whose answer was wanted.
-    #[error("decoding was stopped with {masks} masks left")]
+    #[error("decoding was stopped with {} left", counted(*masks, "mask"))]
     Stopped {
         /// Masks that are left.
         masks: usize,

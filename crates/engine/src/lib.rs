@@ -29,6 +29,7 @@ mod prompt;
 mod steps;
 mod text;
 mod trace;
+mod words;
 
 pub use answer::Answer;
 pub use decoding::{Decoding, USUAL_LENGTH};
@@ -42,3 +43,4 @@ pub use model::Model;
 pub use prompt::Prompt;
 pub use steps::Steps;
 pub use text::Text;
+pub use words::counted;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use demask::counted;
 use demask::train::cache::{
     Cache, Generator, HiddenRows, Info, Observer, Outcome, Part, Progress, Settings, Stored,
 };
@@ -154,12 +155,12 @@ fn generate(args: &GenerateArgs) -> Result<()> {
     match outcome? {
         Outcome::Finished(manifest) => {
             println!(
-                "{}: {} examples of {} responses, {} pairs, {} rows refused",
+                "{}: {} of {}, {}, {} refused",
                 args.out.display(),
-                manifest.examples(),
-                manifest.responses(),
-                manifest.pairs(),
-                manifest.refused()
+                counted(manifest.examples(), "example"),
+                counted(manifest.responses(), "response"),
+                counted(manifest.pairs() as usize, "pair"),
+                counted(manifest.refused(), "row")
             );
             if manifest.refused() > 0 {
                 eprintln!("the refused rows and reasons are in {}", args.out.join("refused.jsonl").display());

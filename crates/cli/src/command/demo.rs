@@ -7,7 +7,7 @@ use anyhow::Result;
 use demask::decode::StrategySpec;
 use demask::eval::suite::{Generated, Suite};
 use demask::eval::task::{self, Split};
-use demask::{Decoding, Model, Prompt};
+use demask::{Decoding, Model, Prompt, counted};
 
 use crate::args::{CanvasArgs, ModelArgs};
 use crate::evaluating::task_names;
@@ -89,7 +89,8 @@ fn compare(args: &Args, model: &Model, suite: &Generated) -> Result<()> {
     }
     for (strategy, forwards, verdict, answer) in lines {
         println!(
-            "{strategy}: {forwards} forward passes, {verdict}\n  {}",
+            "{strategy}: {}, {verdict}\n  {}",
+            counted(forwards, "forward pass"),
             answer.trim().replace('\n', "\n  ")
         );
     }

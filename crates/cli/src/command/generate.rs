@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use demask::{Answer, Generate, Model, One, Prompt};
+use demask::{Answer, Generate, Model, One, Prompt, counted};
 use serde_json::json;
 
 use crate::args::{DecodeArgs, ModelArgs};
@@ -106,10 +106,10 @@ pub fn show(answer: &Answer, args: &ShowArgs) -> Result<()> {
 pub fn tell(answer: &Answer) {
     let (m, s) = (&answer.metrics, &answer.metrics.seconds);
     eprintln!(
-        "{}: {} steps, {} forward passes, {:.2} tokens per pass, {:.3} s (backbone {:.3}, marginals {:.3}, selection {:.3})",
+        "{}: {}, {}, {:.2} tokens per pass, {:.3} s (backbone {:.3}, marginals {:.3}, selection {:.3})",
         answer.strategy,
-        m.steps,
-        m.forwards,
+        counted(m.steps, "step"),
+        counted(m.forwards, "forward pass"),
         m.tokens_per_forward(),
         answer.seconds,
         s.forward,

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use demask::counted;
 use demask::engine::PREDICTOR;
 use demask::model::checkpoint::Store;
 use demask::model::gguf::{self, Gguf};
@@ -83,7 +84,7 @@ pub fn run(args: &Args) -> Result<()> {
         format!("{}, {:.1} M parameters", spec.architecture, spec.parameters() as f64 / 1e6),
     )?;
     row("vocabulary", spec.vocab.to_string())?;
-    row("hidden", format!("{} in {} layers, MLP {}", spec.hidden, spec.layers, spec.ffn))?;
+    row("hidden", format!("{} in {}, MLP {}", spec.hidden, counted(spec.layers, "layer"), spec.ffn))?;
     row("heads", format!("{} of {} with {} key/value heads", spec.heads, spec.head_dim, spec.kv_heads))?;
     row("context", format!("{} positions, rope theta {}", spec.max_positions, spec.rope_theta))?;
     row(
@@ -105,7 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
         ),
     )?;
     match weights {
-        Some((bytes, tensors)) => row("weights", format!("{} in {tensors} tensors", gib(bytes)))?,
+        Some((bytes, tensors)) => row("weights", format!("{} in {}", gib(bytes), counted(tensors, "tensor")))?,
         None => row("weights", "none in this folder".into())?,
     }
     match &tokenizer {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask::Model;
+use demask::{Model, counted};
 use demask::decode::StrategySpec;
 use demask::decode::strategy::{ALL, Cost};
 use demask::eval::frontier::points;
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
     summary.write(&args.out)?;
     let points = points(&summary);
     let title =
-        format!("{} on {} ({} problems each)", "Accuracy and steps", summary.tasks.join(", "), args.n);
+        format!("Accuracy and steps on {} ({} each)", summary.tasks.join(", "), counted(args.n as usize, "problem"));
     let report = sweep::Report { points, summary };
     let mut out = std::io::stdout().lock();
     write!(out, "{}", report.summary.table().plain())?;

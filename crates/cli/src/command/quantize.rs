@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask::hub_options;
+use demask::{counted, hub_options};
 use demask::model::checkpoint::{quantized, source};
 use demask::model::quantize::{self, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -40,10 +40,10 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     let written = written?;
     println!(
-        "{}: {:.2} GiB in {} files, int8 in groups of {}",
+        "{}: {:.2} GiB in {}, int8 in groups of {}",
         args.out.display(),
         written.tensor_bytes as f64 / f64::from(1 << 30),
-        written.files.len(),
+        counted(written.files.len(), "file"),
         args.group
     );
     Ok(())

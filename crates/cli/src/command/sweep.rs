@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use demask::decode::strategy::Cost;
+use demask::counted;
 use demask::eval::error::Error;
 use demask::eval::grid::{Grid, LAB, PAPER};
 use demask::eval::runner::Shard;
@@ -61,10 +62,10 @@ pub fn run(args: &Args) -> Result<()> {
     let ControlFlow::Continue(complete) = outcome else { return Ok(()) };
     let report = Report::new(records.samples(), &complete, &grid)?;
     let title = format!(
-        "{} configurations on {} ({} problems each)",
-        report.points.len(),
+        "{} on {} ({} each)",
+        counted(report.points.len(), "configuration"),
         report.summary.tasks.join(", "),
-        problems.limit
+        counted(problems.limit, "problem")
     );
     report.write(&args.out, "figure1", &title)?;
     let mut out = std::io::stdout().lock();
@@ -99,7 +100,7 @@ fn grid(args: &Args) -> Result<Grid> {
     }
     let costly = whole.configurations.iter().filter(|c| c.entry().cost == Cost::ExtraForwards).count();
     if costly > 0 {
-        eprintln!("{costly} configurations ask the model several times a step");
+        eprintln!("several passes of the model a step: {}", counted(costly, "configuration"));
     }
     Ok(whole)
 }

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use demask::counted;
 use demask::eval::{bound, subadditivity};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -105,7 +106,7 @@ fn sub_additivity(args: &SubAdditivity) -> Result<()> {
     let mut watch = |progress: subadditivity::Progress| {
         skipped = progress.skipped;
         bar.set_position(progress.masks as u64);
-        bar.set_message(format!("{} forward passes", progress.forwards));
+        bar.set_message(counted(progress.forwards, "forward pass"));
         ControlFlow::Continue(())
     };
     let refused = examples.refused();
@@ -117,7 +118,8 @@ fn sub_additivity(args: &SubAdditivity) -> Result<()> {
     }
     if skipped > 0 {
         eprintln!(
-            "warning: {skipped} responses have fewer than two tokens or do not fit the model's context"
+            "warning: skipped {} with fewer than two tokens or too long for the model's context",
+            counted(skipped, "response")
         );
     }
     let mut out = std::io::stdout().lock();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
+use demask::counted;
 use demask::decode::rng::{Purpose, Rng};
 use demask::decode::strategy::Context;
 use demask::decode::trace::Seconds;
@@ -131,14 +132,14 @@ fn show(args: &Args, backbone: &Transformer, lines: &[Line]) -> Result<()> {
     }
     writeln!(
         out,
-        "prompt {}, response {}, blocks of {}, {} timed; {} layers, {} threads; medians of {} rounds",
+        "prompt {}, response {}, blocks of {}, {} timed; {}, {}; medians of {}",
         args.prompt,
         args.max_new_tokens,
         args.block_length,
         args.blocks,
-        backbone.spec().layers,
-        rayon::current_num_threads(),
-        args.repeats
+        counted(backbone.spec().layers, "layer"),
+        counted(rayon::current_num_threads(), "thread"),
+        counted(args.repeats as usize, "round")
     )?;
     let wide = lines.iter().map(|l| l.strategy.len()).max().unwrap_or(0).max("strategy".len());
     writeln!(

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use demask::counted;
 use demask::plot::{self, Chart};
 use serde_json::{Map, Value, json};
 
@@ -118,7 +119,7 @@ impl Report {
             padded.join("  ")
         };
         let (isa, threads) = (demask::kernels::isa().name(), rayon::current_num_threads());
-        writeln!(out, "{} threads, {isa}; medians [quartiles]", threads)?;
+        writeln!(out, "{}, {isa}; medians [quartiles]", counted(threads, "thread"))?;
         writeln!(out, "{}", line(&mut self.columns.iter().copied()))?;
         for row in &texts {
             writeln!(out, "{}", line(&mut row.iter().map(String::as_str)))?;

@@ -150,7 +150,7 @@ impl Partner for Remote<'_> {
             if self.args.show.stats && chunk["demask"].is_object() {
                 let cost = &chunk["demask"];
                 eprint!(
-                    "\n{} · {} steps · {} forward passes",
+                    "\n{} · steps {} · forward passes {}",
                     cost["strategy"], cost["steps"], cost["forwards"]
                 );
             }

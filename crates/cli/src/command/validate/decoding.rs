@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use demask::decode::audit::Audit;
 use demask::decode::strategy::{self, Cost};
 use demask::decode::{CacheSpec, Canvas, Decoder, StrategySpec, cache};
-use demask::{Decoding, Model};
+use demask::{Decoding, Model, counted};
 
 use super::bar;
 use super::examples::Examples;
@@ -77,14 +77,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
     progress.finish_and_clear();
     writeln!(
         out,
-        "{} combinations of {} canvases in {:.0} s: {}",
-        combinations.len(),
-        prompts.len(),
+        "{} of {} in {:.0} s: {}",
+        counted(combinations.len(), "combination"),
+        counted(prompts.len(), "canvas"),
         start.elapsed().as_secs_f64(),
         if failures.is_empty() { "all ended and every token is explained" } else { "not all are right" }
     )?;
     match failures.first() {
-        Some(first) => bail!("{} canvases are wrong; the first: {first}", failures.len()),
+        Some(first) => bail!("wrong: {}; the first: {first}", counted(failures.len(), "canvas")),
         None => Ok(()),
     }
 }
@@ -153,7 +153,7 @@ fn check(
             match (audit.wrong(), &ended) {
                 (Some(wrong), _) => outcome.wrong.push(wrong.to_owned()),
                 (None, Err(error)) if left > 0 => outcome.wrong.push(error.to_string()),
-                (None, _) if left > 0 => outcome.wrong.push(format!("{left} masks are left")),
+                (None, _) if left > 0 => outcome.wrong.push(format!("left over: {}", counted(left, "mask"))),
                 (None, _) => {}
             }
         }
