@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use demask::eval::runner::{self, Header, Plan, Records, Shard};
-use demask::eval::suite::{Generated, Suite};
-use demask::eval::summary::Summary;
+use demask::eval::run::{self, RunHeader, Plan, Records};
+use demask::eval::run::suite::{Generated, Suite};
+use demask::eval::report::summary::Summary;
 use demask::eval::task::{self, Split};
-use demask::{Decoding, Model};
+use demask::{Decoding, Model, Shard};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Model::embedded()?;
@@ -18,8 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan =
         Plan { decoding: Decoding::default(), token_budget: 4096, shard: Shard::default(), traces: false };
     let out = std::env::temp_dir().join(format!("demask-evaluate-{}", std::process::id()));
-    let mut records = Records::open(&out, &Header::new(&model, "test", &plan.decoding)?)?;
-    let _ = runner::run(&model, &suites, &strategies, &plan, &mut records, &mut |progress| {
+    let mut records = Records::open(&out, &RunHeader::new(&model, "test", &plan.decoding)?)?;
+    let _ = run::run(&model, &suites, &strategies, &plan, &mut records, &mut |progress| {
         if progress.finished {
             println!(
                 "{} on {}: {} of {} right",

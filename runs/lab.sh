@@ -4,7 +4,7 @@
 # defaults and as chosen.
 source "$(dirname "$0")/common.sh"
 begin lab
-run lab --grid --split validation --n "$(size 40 100)" "${MODEL[@]}" --out "$OUT/grid"
+run lab --grid --split validation --limit "$(size 40 100)" "${MODEL[@]}" --out "$OUT/grid"
 run sweep --grid "$ROOT/configs/lab-demask.toml" --split validation --limit "$(size 100 200)" "${MODEL[@]}" --out "$OUT/demask"
 # The two-token baselines, and DEMASK at its most careful.
 WITH=(--with entropy:k=2 --with token-order:k=2 --with demask:tau=0.3,gamma=0.95,start=confident)
@@ -13,4 +13,4 @@ while read -r strategy; do WITH+=(--with "$strategy"); done < <(
   grep -v -e '^demask' -e ':k=1$' "$OUT/grid/chosen.txt"
   grep '^demask' "$OUT/demask/chosen.txt"
 )
-run lab --n "$(size 200 200)" "${WITH[@]}" "${MODEL[@]}" --out "$OUT/test"
+run lab --limit "$(size 200 200)" "${WITH[@]}" "${MODEL[@]}" --out "$OUT/test"

@@ -18,8 +18,8 @@ mkdir -p "$out"
     --out "$out/run4" --stop-at 2000
 "$demask" pretrain --config configs/pretrain-tiny-5.toml --from "$out/run4/export" --tokenizer "$out/run1/tokenizer" \
     --out "$out/run5"
-"$demask" cache generate --model "$out/run5/export" --data task:all --limit 4000 --pad-to 24,32,48,64 --out "$out/cache"
-"$demask" cache info "$out/cache"
+"$demask" tv-cache generate --model "$out/run5/export" --data task:all --limit 4000 --pad-to 24,32,48,64 --out "$out/cache"
+"$demask" tv-cache info "$out/cache"
 "$demask" train predictor --cache "$out/cache" --hidden-row i-1 --config configs/predictor-tiny.toml \
     --out "$out/predictor.safetensors"
 

@@ -11,7 +11,7 @@ fi
 python_with "lm_eval[api]==0.4.13"
 
 mkdir "$scratch/tasks"
-"$DEMASK" problems arith -n $problems --format gsm8k >"$scratch/tasks/arith.jsonl"
+"$DEMASK" problems arith --limit $problems --format gsm8k >"$scratch/tasks/arith.jsonl"
 for yaml in "$repository"/scripts/serve/lm_eval/*.yaml; do
     sed "s|arith.jsonl|$scratch/tasks/arith.jsonl|" "$yaml" >"$scratch/tasks/$(basename "$yaml")"
 done

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use demask::Model;
+use demask::{Model, Shard};
 use demask::decode::StrategySpec;
 use demask::eval::benchmark;
-use demask::eval::runner::{self, Header, Plan, Progress, Records, Shard};
+use demask::eval::run::{self, RunHeader, Plan, RunProgress, Records};
 use demask::eval::sandbox::Sandbox;
-use demask::eval::suite::{Generated, Questions, Reader, Suite};
+use demask::eval::run::suite::{Generated, Questions, Reader, Suite};
 use demask::eval::task::{self, Split};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -33,7 +33,7 @@ pub struct EvalArgs {
     /// (or mmlu_pro_law, …), humaneval, mbpp, countdown, sudoku, or lm_eval's name of one
     #[arg(long, short = 't', value_delimiter = ',', default_value = "all", value_name = "TASK")]
     pub tasks: Vec<String>,
-    /// Problems of each task, the first ones [default: 200 of a generated task, all of a benchmark]
+    /// Problems of each task, the first ones [default: 200 of a generated task (lab: 100), all of a benchmark (lab: 100)]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Tokens of all canvases decoded at once; 1 decodes one problem at a time, as the paper's timings do
@@ -101,13 +101,13 @@ pub struct Evaluation<'a> {
     /// The model.
     pub model: &'a Model,
     split: SplitArg,
-    sources: Vec<Source>,
+    sources: Vec<SuiteSource>,
     /// What the runner is told.
     pub plan: Plan,
 }
 
 /// Where a suite comes from.
-enum Source {
+enum SuiteSource {
     Task(String),
     Benchmark(Questions),
 }
@@ -127,7 +127,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Opens what the flags name; every question of a benchmark is put into words here.
-    fn open(&self) -> Result<Vec<Source>> {
+    fn open(&self) -> Result<Vec<SuiteSource>> {
         let names = self.args.names()?;
         let benchmarks = names.iter().filter(|name| task::by_name(name).is_none()).count();
         let reader = Reader {
@@ -136,10 +136,10 @@ impl<'a> Evaluation<'a> {
             length: self.length(),
         };
         let mut sandbox: Option<Arc<Sandbox>> = None;
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<SuiteSource> = Vec::new();
         for name in names {
             if task::by_name(&name).is_some() {
-                sources.push(Source::Task(name));
+                sources.push(SuiteSource::Task(name));
                 continue;
             }
             let tuning = self.split == SplitArg::Validation;
@@ -149,7 +149,7 @@ impl<'a> Evaluation<'a> {
                 sandbox = self.args.code.sandbox(true)?.map(Arc::new);
             }
             let questions = Questions::new((definition, items), limit, &reader, sandbox.clone())?;
-            if sources.iter().any(|s| matches!(s, Source::Benchmark(q) if q.name() == questions.name())) {
+            if sources.iter().any(|s| matches!(s, SuiteSource::Benchmark(q) if q.name() == questions.name())) {
                 usage!("{name} is asked for twice under different names; leave one out");
             }
             if questions.cut() > 0 {
@@ -161,7 +161,7 @@ impl<'a> Evaluation<'a> {
                     self.model.text().spec().max_positions
                 );
             }
-            sources.push(Source::Benchmark(questions));
+            sources.push(SuiteSource::Benchmark(questions));
         }
         Ok(sources)
     }
@@ -175,10 +175,10 @@ impl<'a> Evaluation<'a> {
         self.sources.iter().map(|source| self.count(source)).max().unwrap_or(0)
     }
 
-    fn count(&self, source: &Source) -> usize {
+    fn count(&self, source: &SuiteSource) -> usize {
         match source {
-            Source::Task(_) => self.args.limit.map_or(PROBLEMS, |n| n as usize),
-            Source::Benchmark(questions) => questions.len(),
+            SuiteSource::Task(_) => self.args.limit.map_or(PROBLEMS, |n| n as usize),
+            SuiteSource::Benchmark(questions) => questions.len(),
         }
     }
 
@@ -188,8 +188,8 @@ impl<'a> Evaluation<'a> {
         for source in &self.sources {
             let n = self.count(source).min(limit);
             match source {
-                Source::Benchmark(questions) => suites.push(Box::new(questions.first(n))),
-                Source::Task(name) => {
+                SuiteSource::Benchmark(questions) => suites.push(Box::new(questions.first(n))),
+                SuiteSource::Task(name) => {
                     let Some(task) = task::by_name(name) else { continue };
                     let split = self.split.split();
                     suites.push(Box::new(Generated::new(task, split, n, self.model.text(), self.length())?));
@@ -201,7 +201,7 @@ impl<'a> Evaluation<'a> {
 
     /// The records of a folder, begun or continued.
     pub fn records(&self, out: &Path) -> Result<Records> {
-        let header = Header::new(self.model, self.split.name(), &self.plan.decoding)?;
+        let header = RunHeader::new(self.model, self.split.name(), &self.plan.decoding)?;
         Ok(Records::open(out, &header)?)
     }
 
@@ -209,7 +209,7 @@ impl<'a> Evaluation<'a> {
     pub fn run(&self, strategies: &[StrategySpec], records: &mut Records) -> Result<()> {
         let suites = self.suites(self.limit())?;
         let bar = Bar::new();
-        let _ = runner::run(self.model, &suites, strategies, &self.plan, records, &mut |p| bar.show(p))?;
+        let _ = run::run(self.model, &suites, strategies, &self.plan, records, &mut |p| bar.show(p))?;
         bar.finish();
         Ok(())
     }
@@ -263,8 +263,8 @@ impl Bar {
     }
 
     /// Shows how far a run is.
-    pub fn show(&self, progress: Progress<'_>) -> ControlFlow<()> {
-        let Progress { strategy, suite, done, items, right, total_done, total, finished } = progress;
+    pub fn show(&self, progress: RunProgress<'_>) -> ControlFlow<()> {
+        let RunProgress { strategy, suite, done, items, right, total_done, total, finished } = progress;
         self.0.set_length(total as u64);
         self.0.set_position(total_done as u64);
         let percent = 100.0 * right as f64 / done.max(1) as f64;
@@ -292,7 +292,7 @@ pub struct FromArgs {
 
 impl FromArgs {
     /// The header of the first and the records of all.
-    pub fn read(&self) -> Result<(Header, Vec<runner::Sample>)> {
+    pub fn read(&self) -> Result<(RunHeader, Vec<run::Sample>)> {
         let mut headers = Vec::new();
         let mut samples = Vec::new();
         for folder in &self.from {

@@ -15,7 +15,7 @@ mod args;
 mod benchmarks;
 mod command;
 mod downloads;
-mod evaluating;
+mod evaluation;
 mod replay;
 mod view;
 
@@ -42,7 +42,8 @@ enum Command {
     Prompts(command::prompts::Args),
     Score(command::score::Args),
     Serve(command::serve::Args),
-    Cache(command::cache::Args),
+    #[command(name = "tv-cache", visible_alias = "cache")]
+    TvCache(command::tv_cache::Args),
     Train(command::train::Args),
     Validate(command::validate::Args),
     Problems(command::problems::Args),
@@ -89,7 +90,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Prompts(args) => command::prompts::run(&args),
         Command::Score(args) => command::score::run(&args),
         Command::Serve(args) => command::serve::run(&args),
-        Command::Cache(args) => command::cache::run(&args),
+        Command::TvCache(args) => command::tv_cache::run(&args),
         Command::Train(args) => command::train::run(&args),
         Command::Validate(args) => command::validate::run(&args),
         Command::Problems(args) => command::problems::run(&args),

@@ -88,7 +88,7 @@ fn wrong_addresses_are_one_sentence() {
 
 #[test]
 fn problems_come_in_gsm8ks_format() {
-    let run = demask(&["problems", "arith", "-n", "20", "--format", "gsm8k"]);
+    let run = demask(&["problems", "arith", "--limit", "20", "--format", "gsm8k"]);
     assert_eq!(run.code, 0, "{}", run.err);
     let lines: Vec<serde_json::Value> = run.out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(lines.len(), 20);
@@ -97,8 +97,8 @@ fn problems_come_in_gsm8ks_format() {
         assert!(worked.contains(number), "{line}");
         assert!(line["question"].as_str().unwrap().contains("How many"), "{line}");
     }
-    assert_eq!(demask(&["problems", "arith", "-n", "20", "--format", "gsm8k"]).out, run.out);
+    assert_eq!(demask(&["problems", "arith", "--limit", "20", "--format", "gsm8k"]).out, run.out);
     assert_eq!(demask(&["problems", "lines", "--format", "gsm8k"]).code, 2);
     assert_eq!(demask(&["problems", "absent"]).code, 2);
-    assert_eq!(demask(&["problems", "grid", "-n", "2", "--split", "train"]).out.lines().count(), 2);
+    assert_eq!(demask(&["problems", "grid", "--limit", "2", "--split", "train"]).out.lines().count(), 2);
 }

@@ -37,6 +37,6 @@ pub use demask_train as train;
 pub use demask_decode::{CacheSpec, Canvas, EosPolicy, Observer, Sampling, StepRecord, StrategySpec};
 pub use demask_engine::{
     Answer, Decoding, Defaults, DependencyMap, Error, Forward, Generate, Loader, Many, Model, One, Prompt,
-    Result, Steps, Text, counted, hub_options,
+    Result, Shard, Steps, Text, counted, hub_options,
 };
 pub use demask_model::text::Message;

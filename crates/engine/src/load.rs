@@ -21,7 +21,7 @@ pub const PREDICTOR: &str = "predictor.safetensors";
 
 /// Choices about loading a model.
 pub struct Loader<'a> {
-    source: Source,
+    source: Origin,
     options: LoadOptions,
     predictor: Option<PathBuf>,
     hub: Option<HubOptions>,
@@ -29,7 +29,7 @@ pub struct Loader<'a> {
 }
 
 /// What is loaded.
-enum Source {
+enum Origin {
     /// A folder, a GGUF file or a Hub name.
     Named(String),
     /// The model inside this library.
@@ -40,16 +40,16 @@ enum Source {
 impl Loader<'_> {
     /// Of a folder, a GGUF file or a Hub name.
     pub fn new(model: &str) -> Self {
-        Self::of(Source::Named(model.to_owned()))
+        Self::of(Origin::Named(model.to_owned()))
     }
 
     /// Of the model inside this library.
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Self {
-        Self::of(Source::Embedded)
+        Self::of(Origin::Embedded)
     }
 
-    fn of(source: Source) -> Self {
+    fn of(source: Origin) -> Self {
         Self { source, options: LoadOptions::default(), predictor: None, hub: None, progress: None }
     }
 
@@ -92,8 +92,8 @@ impl Loader<'_> {
     pub fn text(self) -> Result<Text> {
         match &self.source {
             #[cfg(feature = "embedded")]
-            Source::Embedded => embedded::text(),
-            Source::Named(model) => {
+            Origin::Embedded => embedded::text(),
+            Origin::Named(model) => {
                 let hub = self.hub.unwrap_or_else(hub_options);
                 Text::open(&source::resolve_description(model, &hub, self.progress.unwrap_or(&mut ()))?)
             }
@@ -114,7 +114,7 @@ impl Loader<'_> {
         let mut backbone = self.backbone(&place)?;
         let predictor = self.find_predictor(&place, &backbone)?;
         let (text, defaults, name) = match (&self.source, &place) {
-            (Source::Named(name), Some(folder)) => {
+            (Origin::Named(name), Some(folder)) => {
                 (Text::open(folder)?, Defaults::open(folder)?, short_name(name, folder))
             }
             #[cfg(feature = "embedded")]
@@ -134,8 +134,8 @@ impl Loader<'_> {
     fn place(&mut self) -> Result<Option<PathBuf>> {
         match &self.source {
             #[cfg(feature = "embedded")]
-            Source::Embedded => Ok(None),
-            Source::Named(model) => {
+            Origin::Embedded => Ok(None),
+            Origin::Named(model) => {
                 let hub = self.hub.take().unwrap_or_else(hub_options);
                 Ok(Some(source::resolve(model, &hub, self.progress.take().unwrap_or(&mut ()))?))
             }

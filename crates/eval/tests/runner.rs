@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use demask_decode::StrategySpec;
-use demask_engine::{Decoding, Model, Text};
+use demask_engine::{Decoding, Model, Shard, Text};
 use demask_eval::error::Result;
-use demask_eval::runner::{Header, Plan, Progress, Records, Sample, Shard, Spent, TRACES, merge, run};
-use demask_eval::suite::{Item, Suite};
+use demask_eval::run::{RunHeader, Plan, RunProgress, Records, Sample, Spent, TRACES, merge, run};
+use demask_eval::run::suite::{Item, Suite};
 use demask_eval::task::Score;
 use tempfile::TempDir;
 
@@ -65,8 +65,8 @@ impl Toy {
         Self(Model::loader(&folder).predictor(predictor).load().unwrap())
     }
 
-    fn header(&self, plan: &Plan) -> Header {
-        Header::new(&self.0, "test", &plan.decoding).unwrap()
+    fn header(&self, plan: &Plan) -> RunHeader {
+        RunHeader::new(&self.0, "test", &plan.decoding).unwrap()
     }
 
     /// Runs into `folder`, at most `limit` records.
@@ -75,7 +75,7 @@ impl Toy {
             ["demask:tau=0.3,gamma=0.5", "random:k=4"].iter().map(|s| s.parse().unwrap()).collect();
         let suites: Vec<Box<dyn Suite>> = vec![Box::new(Sums(7))];
         let mut records = Records::open(folder, &self.header(plan))?;
-        let mut watch = |progress: Progress<'_>| {
+        let mut watch = |progress: RunProgress<'_>| {
             assert!(progress.done <= progress.items && progress.right <= progress.done);
             if progress.total_done >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };

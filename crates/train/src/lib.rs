@@ -1,6 +1,6 @@
 //! Training: TV cache, dependency predictor, pre-training of small backbones.
 
-pub mod cache;
+pub mod tv_cache;
 pub mod data;
 pub mod error;
 pub mod fit;

@@ -8,13 +8,14 @@ use std::path::Path;
 use demask_decode::dependency::{Parts, Predictor};
 use demask_model::checkpoint::Dtype;
 use demask_model::{Backbone, HiddenRow};
-use demask_train::cache::{Cache, HiddenRows, Part, Settings, Stored};
+use demask_engine::Shard;
+use demask_train::tv_cache::{Cache, HiddenRows, TvCacheSettings, Stored};
 use demask_train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
 use support::{assert_same, generate, responses, settings};
 
 fn cache(folder: &Path, hidden: HiddenRows) -> Cache {
-    let settings = Settings { hidden, hidden_dtype: Stored::F32, masks_per_response: 4, ..settings() };
-    generate(&responses(48), &settings, folder, 8000, Part::WHOLE);
+    let settings = TvCacheSettings { hidden, hidden_dtype: Stored::F32, masks_per_response: 4, ..settings() };
+    generate(&responses(48), &settings, folder, 8000, Shard::WHOLE);
     Cache::open(folder).unwrap()
 }
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use demask_model::HiddenRow;
 use demask_model::checkpoint::Dtype;
-use demask_train::cache::{Cache, Part, Settings};
+use demask_engine::Shard;
+use demask_train::tv_cache::{Cache, TvCacheSettings};
 use demask_train::fit::{Config, Fit};
 use support::{assert_same, contents, generate, responses};
 
@@ -67,7 +68,7 @@ fn a_killed_cache_run_ends_in_the_same_bytes() {
 fn a_killed_training_run_ends_in_the_same_bytes() {
     let (alone, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for folder in [alone.path(), killed.path()] {
-        generate(&responses(COUNT), &cache_settings(), &folder.join("cache"), 8000, Part::WHOLE);
+        generate(&responses(COUNT), &cache_settings(), &folder.join("cache"), 8000, Shard::WHOLE);
     }
     let start = Instant::now();
     assert!(child("training_run", alone.path()).wait().unwrap().success());
@@ -91,15 +92,15 @@ fn remove_partial(folder: &Path) {
     }
 }
 
-fn cache_settings() -> Settings {
-    Settings { masks_per_response: 4, ..support::settings() }
+fn cache_settings() -> TvCacheSettings {
+    TvCacheSettings { masks_per_response: 4, ..support::settings() }
 }
 
 #[test]
 #[ignore = "the child of a_killed_cache_run_ends_in_the_same_bytes"]
 fn cache_run() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
-    generate(&responses(COUNT), &cache_settings(), Path::new(&folder), 2000, Part::WHOLE);
+    generate(&responses(COUNT), &cache_settings(), Path::new(&folder), 2000, Shard::WHOLE);
 }
 
 #[test]

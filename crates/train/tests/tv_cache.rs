@@ -7,23 +7,24 @@ use std::path::Path;
 use demask_decode::dependency::{Masked, Reveals};
 use demask_decode::probe::BackboneProbe;
 use demask_model::{Backbone, HiddenRow, Query};
-use demask_train::cache::{
-    Cache, Columns, Generated, Generator, HiddenRows, Info, Outcome, Part, Response, Settings, Source, Stored,
+use demask_engine::Shard;
+use demask_train::tv_cache::{
+    Cache, Columns, Generated, Generator, HiddenRows, Info, Outcome, Response, TvCacheSettings, ResponseSource, Stored,
 };
 use support::{assert_same, generate, responses, settings};
 
 const COUNT: usize = 14;
 
 fn whole(folder: &Path, budget: usize) -> Outcome {
-    generate(&responses(COUNT), &settings(), folder, budget, Part::WHOLE)
+    generate(&responses(COUNT), &settings(), folder, budget, Shard::WHOLE)
 }
 
 #[test]
 fn rows_hold_what_the_schema_says() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings { hidden_dtype: Stored::F32, ..settings() };
+    let settings = TvCacheSettings { hidden_dtype: Stored::F32, ..settings() };
     let source = responses(COUNT);
-    generate(&source, &settings, folder.path(), 2000, Part::WHOLE);
+    generate(&source, &settings, folder.path(), 2000, Shard::WHOLE);
     let cache = Cache::open(folder.path()).unwrap();
     let backbone = support::backbone();
     let (mask, eos) = (backbone.spec().ids.mask, backbone.spec().ids.eos[0]);
@@ -55,7 +56,7 @@ fn rows_hold_what_the_schema_says() {
 }
 
 /// Measures one row again, alone.
-fn check_numbers(backbone: &dyn Backbone, example: &demask_train::cache::Example) {
+fn check_numbers(backbone: &dyn Backbone, example: &demask_train::tv_cache::Example) {
     let mut canvas = example.tokens.clone();
     example.positions.iter().for_each(|&p| canvas[p] = backbone.spec().ids.mask);
     let probe = BackboneProbe::new(backbone, 1);
@@ -92,11 +93,11 @@ fn shards_add_up_to_the_whole() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     whole(a.path(), 4000);
     for index in [2, 0] {
-        let outcome = generate(&responses(COUNT), &settings(), b.path(), 4000, Part { index, count: 3 });
+        let outcome = generate(&responses(COUNT), &settings(), b.path(), 4000, Shard { index, count: 3 });
         assert!(matches!(outcome, Outcome::Waiting { all_files: 4, .. }), "{outcome:?}");
         assert!(Cache::open(b.path()).unwrap_err().to_string().contains("not finished"));
     }
-    let outcome = generate(&responses(COUNT), &settings(), b.path(), 4000, Part { index: 1, count: 3 });
+    let outcome = generate(&responses(COUNT), &settings(), b.path(), 4000, Shard { index: 1, count: 3 });
     assert!(matches!(outcome, Outcome::Finished(_)), "{outcome:?}");
     assert_same(a.path(), b.path());
 }
@@ -112,7 +113,7 @@ fn the_order_of_responses_does_not_change_a_row() {
             len: rows.len(),
             make: |index: usize| Ok(rows[index].clone()),
         };
-        generate(&source, &settings(), folder.path(), 4000, Part::WHOLE);
+        generate(&source, &settings(), folder.path(), 4000, Shard::WHOLE);
         let cache = Cache::open(folder.path()).unwrap();
         let files = 0..cache.manifest().files.len();
         let mut examples: Vec<_> = files.flat_map(|file| cache.read(file, Columns::ALL).unwrap()).collect();
@@ -132,8 +133,8 @@ fn another_run_is_refused_and_a_finished_one_is_left_alone() {
     whole(folder.path(), 4000);
     assert_eq!(before, support::contents(folder.path()));
     let backbone = support::backbone();
-    let (settings, source) = (Settings { seed: 8, ..settings() }, responses(COUNT));
-    let (folder, part) = (folder.path(), Part::WHOLE);
+    let (settings, source) = (TvCacheSettings { seed: 8, ..settings() }, responses(COUNT));
+    let (folder, part) = (folder.path(), Shard::WHOLE);
     let other = Generator {
         backbone: &backbone,
         source: &source,
@@ -161,7 +162,7 @@ fn a_folder_that_cannot_be_written_is_named() {
         settings: &settings,
         folder: &inside,
         token_budget: 4000,
-        part: Part::WHOLE,
+        shard: Shard::WHOLE,
     };
     let error = generator.run(&mut ()).unwrap_err().to_string();
     assert!(error.contains("cannot write") && error.contains("cache"), "{error}");
@@ -173,10 +174,10 @@ fn info_counts_every_pair_and_draws_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     generate(
         &responses(COUNT),
-        &Settings { hidden: HiddenRows::None, ..settings() },
+        &TvCacheSettings { hidden: HiddenRows::None, ..settings() },
         folder.path(),
         4000,
-        Part::WHOLE,
+        Shard::WHOLE,
     );
     let cache = Cache::open(folder.path()).unwrap();
     let info = Info::of(&cache).unwrap();

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use demask::decode::StrategySpec;
-use demask::eval::suite::{Generated, Suite};
+use demask::eval::run::suite::{Generated, Suite};
 use demask::eval::task::{self, Split};
 use demask::{Decoding, Model, Prompt, counted};
 
 use crate::args::{CanvasArgs, ModelArgs};
-use crate::evaluating::task_names;
+use crate::evaluation::task_names;
 use crate::replay::{Panel, play};
 
 /// Shows prompts to try, and DEMASK beside one-token decoding on one of them

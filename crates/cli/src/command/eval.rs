@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use demask::Decoding;
+use demask::{Decoding, Shard};
 use demask::decode::StrategySpec;
-use demask::eval::runner::{self, Shard};
-use demask::eval::summary::Summary;
+use demask::eval::run;
+use demask::eval::report::summary::Summary;
 
-use crate::evaluating::{EvalArgs, Evaluation, SplitArg};
+use crate::evaluation::{EvalArgs, Evaluation, SplitArg};
 
 /// Evaluates strategies on tasks: accuracy, steps, tokens per forward pass, time, speed-up
 #[derive(Debug, clap::Args)]
@@ -102,8 +102,8 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
 }
 
 fn merge_shards(args: &Merge) -> Result<()> {
-    let count = runner::merge(&args.from, &args.out)?;
-    let (_, samples) = runner::Records::read(&args.out)?;
+    let count = run::merge(&args.from, &args.out)?;
+    let (_, samples) = run::Records::read(&args.out)?;
     let summary = Summary::new(&samples, args.baseline.as_ref())?;
     summary.write(&args.out)?;
     let mut out = std::io::stdout().lock();

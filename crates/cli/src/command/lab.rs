@@ -4,25 +4,24 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask::{Model, counted};
+use demask::{Model, Shard, counted};
 use demask::decode::StrategySpec;
 use demask::decode::strategy::{ALL, Cost};
-use demask::eval::frontier::points;
-use demask::eval::grid::{Grid, LAB};
-use demask::eval::runner::Shard;
-use demask::eval::summary::Summary;
-use demask::eval::sweep;
-use demask::eval::tradeoff::Tradeoff;
+use demask::eval::report::frontier::points;
+use demask::eval::run::grid::{Grid, LAB};
+use demask::eval::report::summary::Summary;
+use demask::eval::run::sweep;
+use demask::eval::report::tradeoff::Tradeoff;
 use demask::plot;
 
-use crate::evaluating::{EvalArgs, Evaluation, SplitArg};
+use crate::evaluation::{EvalArgs, Evaluation, SplitArg};
+
+/// Problems of each task where no limit is given: enough for a table within minutes.
+const PROBLEMS: u32 = 100;
 
 /// Compares every strategy on every task: one table and the accuracy/steps picture
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Problems of each task
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    n: u32,
     /// Try several values of every strategy's main parameter too
     #[arg(long)]
     grid: bool,
@@ -44,13 +43,11 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    if args.eval.limit.is_some() {
-        usage!("the number of problems is --n here");
-    }
     args.eval.check()?;
     let model = args.eval.model.open()?;
     let strategies = strategies(args, &model)?;
-    let eval = EvalArgs { limit: Some(args.n), ..args.eval.clone() };
+    let limit = args.eval.limit.unwrap_or(PROBLEMS);
+    let eval = EvalArgs { limit: Some(limit), ..args.eval.clone() };
     let evaluation = Evaluation::new(&eval, &model, args.split, Shard::default())?;
     let mut records = evaluation.records(&args.out)?;
     evaluation.run(&strategies, &mut records)?;
@@ -60,7 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
     summary.write(&args.out)?;
     let points = points(&summary);
     let title =
-        format!("Accuracy and steps on {} ({} each)", summary.tasks.join(", "), counted(args.n as usize, "problem"));
+        format!("Accuracy and steps on {} ({} each)", summary.tasks.join(", "), counted(limit as usize, "problem"));
     let report = sweep::Report { points, summary };
     let mut out = std::io::stdout().lock();
     write!(out, "{}", report.summary.table().plain())?;

@@ -1,7 +1,6 @@
 //! One file per command.
 
 pub(crate) mod bench;
-pub(crate) mod cache;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod demo;
@@ -23,4 +22,5 @@ pub(crate) mod synthesize;
 pub(crate) mod table;
 pub(crate) mod trace;
 pub(crate) mod train;
+pub(crate) mod tv_cache;
 pub(crate) mod validate;

@@ -28,7 +28,7 @@ const LARGEST_VOCABULARY: usize = 1 << 20;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
-    part: Option<Part>,
+    part: Option<PretrainPart>,
     /// The run, as a TOML file.
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Part {
+enum PretrainPart {
     /// Trains only the tokenizer, on the text of the tasks' generators.
     Tokenizer {
         /// Where tokenizer.json and tokenizer_config.json go.
@@ -59,7 +59,7 @@ enum Part {
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     match (args.part, args.config, args.out) {
-        (Some(Part::Tokenizer { out }), ..) => train_tokenizer(&out, &BTreeMap::new()),
+        (Some(PretrainPart::Tokenizer { out }), ..) => train_tokenizer(&out, &BTreeMap::new()),
         (None, Some(config), Some(out)) => {
             pretrain(&config, &out, args.tokenizer.as_deref(), args.from.as_deref(), args.stop_at)
         }

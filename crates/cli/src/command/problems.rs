@@ -13,11 +13,11 @@ pub struct Args {
     /// Name of the task, e.g. arith
     pub task: String,
     /// How many
-    #[arg(long, short = 'n', default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub count: u32,
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub limit: u32,
     /// Which part of the problems
-    #[arg(long, value_enum, default_value_t = Part::Test)]
-    pub split: Part,
+    #[arg(long, value_enum, default_value_t = SplitArg::Test)]
+    pub split: SplitArg,
     /// What a line holds
     #[arg(long, value_enum, default_value_t = Format::Problem)]
     pub format: Format,
@@ -25,7 +25,7 @@ pub struct Args {
 
 /// Parts of the problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Part {
+pub enum SplitArg {
     /// Problems a model may be trained on
     Train,
     /// Held out for choosing settings
@@ -52,13 +52,13 @@ pub fn run(args: &Args) -> Result<()> {
         usage!("there is no task {:?}; the tasks are {}", args.task, known.join(", "));
     };
     let split = match args.split {
-        Part::Train => Split::Train,
-        Part::Validation => Split::Validation,
-        Part::Test => Split::Test,
-        Part::Fresh => Split::Fresh,
+        SplitArg::Train => Split::Train,
+        SplitArg::Validation => Split::Validation,
+        SplitArg::Test => Split::Test,
+        SplitArg::Fresh => Split::Fresh,
     };
     let mut out = std::io::stdout().lock();
-    for problem in task::held_out(task.as_ref(), split, args.count as usize) {
+    for problem in task::held_out(task.as_ref(), split, args.limit as usize) {
         let line = match args.format {
             Format::Problem => json!(problem),
             Format::Gsm8k => match gsm8k(&problem) {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use demask::eval::benchmark::Item;
+use demask::eval::benchmark::Question;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
     items.truncate(args.limit.unwrap_or(usize::MAX));
     let text = args.model.text()?;
     let shots = args.benchmark.shots.unwrap_or(definition.shots);
-    let line = |item: &Item| -> Result<Value> {
+    let line = |item: &Question| -> Result<Value> {
         let prompt = item.text(text.chat(), args.benchmark.trailing())?;
         let ids = item.encode(&prompt, text.tokenizer())?;
         Ok(json!({

@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, default_value_t = quantized::GROUP, value_name = "N")]
     pub group: usize,
     /// Largest file in MiB; more weights make more shards
-    #[arg(long, default_value_t = 4096, value_name = "MIB")]
+    #[arg(long = "shard-size", alias = "shard", default_value_t = 4096, value_name = "MIB")]
     pub shard: u64,
 }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use demask::eval::benchmark::Item;
+use demask::eval::benchmark::Question;
 use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (definition, items) = benchmark.open(&args.task, true, false)?;
     let responses = read(args)?;
     let sandbox = args.code.sandbox(definition.code)?;
-    let by_id: HashMap<(&str, usize), &Item> =
+    let by_id: HashMap<(&str, usize), &Question> =
         items.iter().map(|i| ((i.task.as_str(), i.doc_id), i)).collect();
     let only = items.first().map(|item| item.task.as_str()).unwrap_or_default();
     let score = |response: &Response| -> Result<_> {

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use demask::decode::strategy::Cost;
-use demask::counted;
+use demask::{Shard, counted};
 use demask::eval::error::Error;
-use demask::eval::grid::{Grid, LAB, PAPER};
-use demask::eval::runner::Shard;
-use demask::eval::sweep::{self, Problems, Report};
+use demask::eval::run::grid::{Grid, LAB, PAPER};
+use demask::eval::run::sweep::{self, Problems, Report};
 
-use crate::evaluating::{Bar, EvalArgs, Evaluation, SplitArg};
+use crate::evaluation::{Bar, EvalArgs, Evaluation, SplitArg};
 
 /// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
 #[derive(Debug, clap::Args)]

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = DtypeArg::Bf16)]
     pub dtype: DtypeArg,
     /// Largest file in MiB; more weights make more shards
-    #[arg(long, default_value_t = 4096, value_name = "MIB")]
+    #[arg(long = "shard-size", alias = "shard", default_value_t = 4096, value_name = "MIB")]
     pub shard: u64,
     /// Only print the tensors, with their shapes
     #[arg(long)]

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use demask::decode::StrategySpec;
 use demask::eval::benchmark;
-use demask::eval::paper::{Speed, eos_table, main_table};
-use demask::eval::runner::Sample;
-use demask::eval::table::Table;
+use demask::eval::report::paper::{Speed, eos_table, main_table};
+use demask::eval::run::Sample;
+use demask::eval::report::table::Table;
 
-use crate::evaluating::FromArgs;
+use crate::evaluation::FromArgs;
 
 /// Lays records out as the paper's tables: Markdown, CSV, LaTeX
 #[derive(Debug, clap::Args)]

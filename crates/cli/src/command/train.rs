@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use demask::model::checkpoint::Dtype;
 use demask::model::{Backbone, HiddenRow};
-use demask::train::cache::Cache;
-use demask::train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
+use demask::train::tv_cache::Cache;
+use demask::train::fit::{Config, Fit, Fitted, FitProgress, Watcher, best};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::ModelArgs;
-use crate::command::cache::clock;
+use crate::command::tv_cache::clock;
 
 /// Trains what decoding needs besides the backbone
 #[derive(Debug, clap::Args)]
@@ -184,7 +184,7 @@ impl Watcher for Terminal {
         self.validation = None;
     }
 
-    fn on_step(&mut self, progress: &Progress) -> ControlFlow<()> {
+    fn on_step(&mut self, progress: &FitProgress) -> ControlFlow<()> {
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::new(progress.steps);
             if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} updates {msg}") {

@@ -1,4 +1,4 @@
-//! `demask cache`: makes TV caches (phase 1 of section 4.3) and looks into them.
+//! `demask tv-cache`: makes TV caches (phase 1 of section 4.3) and looks into them.
 //!
 //! The only place where the generators of `eval` meet the cache of `train`.
 
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask::counted;
-use demask::train::cache::{
-    Cache, Generator, HiddenRows, Info, Observer, Outcome, Part, Progress, Settings, Stored,
+use demask::{Shard, counted};
+use demask::train::tv_cache::{
+    Cache, Generator, HiddenRows, Info, Observer, Outcome, TvCacheProgress, TvCacheSettings, Stored,
 };
 use demask::train::data::Encoder;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -85,7 +85,7 @@ struct GenerateArgs {
     token_budget: usize,
     /// Make only every n-th file, beginning with the i-th: 1/4 … 4/4 on four machines with one folder
     #[arg(long, value_name = "I/N", value_parser = part)]
-    shard: Option<Part>,
+    shard: Option<Shard>,
     /// Seed of masks and draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -147,7 +147,7 @@ fn generate(args: &GenerateArgs) -> Result<()> {
         settings: &settings,
         folder: &args.out,
         token_budget: args.token_budget,
-        part: args.shard.unwrap_or(Part::WHOLE),
+        shard: args.shard.unwrap_or_default(),
     };
     let mut terminal = Terminal::default();
     let outcome = generator.run(&mut terminal);
@@ -177,7 +177,7 @@ fn generate(args: &GenerateArgs) -> Result<()> {
 }
 
 impl GenerateArgs {
-    fn settings(&self, width: usize) -> Settings {
+    fn settings(&self, width: usize) -> TvCacheSettings {
         let hidden = match self.hidden {
             Some(HiddenArg::None) => HiddenRows::None,
             Some(HiddenArg::I) => HiddenRows::I,
@@ -190,7 +190,7 @@ impl GenerateArgs {
             StoredArg::F16 => Stored::F16,
             StoredArg::F32 => Stored::F32,
         };
-        Settings {
+        TvCacheSettings {
             seed: self.seed,
             masks_per_response: self.masks_per_response,
             repeat_share: self.repeat_share,
@@ -220,16 +220,6 @@ fn info(args: &InfoArgs) -> Result<()> {
     Ok(())
 }
 
-/// `i/n`, counted from 1.
-fn part(text: &str) -> Result<Part, String> {
-    let parse = || {
-        let (index, count) = text.split_once('/')?;
-        let (index, count) = (index.parse::<usize>().ok()?, count.parse::<usize>().ok()?);
-        (index >= 1 && index <= count).then(|| Part { index: index - 1, count })
-    };
-    parse().ok_or_else(|| "must be i/n with i from 1 to n".to_owned())
-}
-
 /// A progress bar on standard error.
 #[derive(Default)]
 struct Terminal {
@@ -245,7 +235,7 @@ impl Terminal {
 }
 
 impl Observer for Terminal {
-    fn on_progress(&mut self, progress: &Progress) {
+    fn on_progress(&mut self, progress: &TvCacheProgress) {
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::new(progress.all_responses as u64);
             if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} responses {msg}") {

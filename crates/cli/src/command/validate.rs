@@ -42,7 +42,7 @@ struct SubAdditivity {
     out: PathBuf,
     /// Responses to take
     #[arg(long, default_value_t = 5000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    examples: u32,
+    limit: u32,
     /// Random masks of each response
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     masks_per_response: u32,
@@ -72,7 +72,7 @@ struct Bound {
     out: Option<PathBuf>,
     /// Prompts to decode
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    examples: u32,
+    limit: u32,
     /// Values of tau, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "0.01,0.04,0.1,0.3,1", value_name = "TAU")]
     tau: Vec<f32>,
@@ -95,15 +95,15 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn sub_additivity(args: &SubAdditivity) -> Result<()> {
     let model = args.model.open()?;
-    let examples = Examples::open(&args.data, &model, args.examples as usize)?;
-    let settings = subadditivity::Settings {
+    let examples = Examples::open(&args.data, &model, args.limit as usize)?;
+    let settings = subadditivity::SubadditivitySettings {
         seed: args.seed,
         masks_per_response: args.masks_per_response,
         largest_set: args.largest_set as usize,
     };
     let bar = bar(examples.len() as u64 * u64::from(args.masks_per_response), "masks");
     let mut skipped = 0;
-    let mut watch = |progress: subadditivity::Progress| {
+    let mut watch = |progress: subadditivity::SubadditivityProgress| {
         skipped = progress.skipped;
         bar.set_position(progress.masks as u64);
         bar.set_message(counted(progress.forwards, "forward pass"));
@@ -136,7 +136,7 @@ fn bound(args: &Bound) -> Result<()> {
         usage!("--min-new-tokens does not apply to this command");
     }
     let model = args.model.open()?;
-    let examples = Examples::open(&args.data, &model, args.examples as usize)?;
+    let examples = Examples::open(&args.data, &model, args.limit as usize)?;
     let prompts = examples.map(|e| Ok(e?.prompt)).collect::<Result<Vec<_>>>()?;
     let decoding = args.decode.decoding();
     let mut length = 0;
@@ -147,7 +147,7 @@ fn bound(args: &Bound) -> Result<()> {
     let strategy = model.strategy(&decoding);
     // A strategy without tau is a mistake in the call.
     strategy.clone().with("tau", 0.0)?;
-    let settings = bound::Settings {
+    let settings = bound::BoundSettings {
         strategy,
         taus: args.tau.clone(),
         chains: args.chains as usize,

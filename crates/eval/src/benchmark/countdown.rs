@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::data::Row;
-use super::{Check, Definition, Item, Prompt, Protocol, Setup};
+use super::{Check, Definition, Question, Prompt, Protocol, Setup};
 use crate::error::Result;
 use crate::sandbox::Sandbox;
 use crate::task::Score;
@@ -33,7 +33,7 @@ pub(super) fn size(task: &str) -> Option<usize> {
     [("cd3", 3), ("cd4", 4), ("cd5", 5)].into_iter().find(|(name, _)| *name == task).map(|(_, size)| size)
 }
 
-fn build(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn build(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let rows = setup.rows()?;
     let (shots, questions) = rows.split_at(setup.shots.min(rows.len()));
     let shot = |row: &Row| Ok(format!("Input: {}\nOutput: {}\n\n", row.text("input")?, row.text("output")?));

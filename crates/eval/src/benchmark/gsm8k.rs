@@ -10,7 +10,7 @@ use regex::Regex;
 use super::data::Row;
 use super::extract::{self, NUMBER, Which};
 use super::python_random::PythonRandom;
-use super::{Check, Definition, Item, Prompt, Protocol, Setup};
+use super::{Check, Definition, Question, Prompt, Protocol, Setup};
 use crate::error::Result;
 use crate::sandbox::Sandbox;
 use crate::task::Score;
@@ -59,7 +59,7 @@ pub(super) const LM_EVAL: Definition = Definition {
 static STRICT_COT: LazyLock<Regex> = LazyLock::new(|| extract::pattern(r"The answer is (\-?[0-9\.\,]+)."));
 static STRICT: LazyLock<Regex> = LazyLock::new(|| extract::pattern(r"#### (\-?[0-9\.\,]+)"));
 
-fn chain_of_thought(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn chain_of_thought(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let question = |question: &str| format!("Q: {question}\nA:");
     let shots: String = WORKED
         .iter()
@@ -75,7 +75,7 @@ fn chain_of_thought(setup: &Setup<'_>) -> Result<Vec<Item>> {
     setup.rows()?.iter().enumerate().map(item).collect()
 }
 
-fn drawn(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn drawn(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let question = |row: &Row| Ok::<_, crate::Error>(format!("Question: {}\nAnswer:", row.text("question")?));
     let pool = if setup.shots > 0 { setup.shot_rows("train")? } else { Vec::new() };
     let mut random = PythonRandom::new(SEED);

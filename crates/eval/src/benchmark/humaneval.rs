@@ -2,7 +2,7 @@
 
 use super::data::Row;
 use super::item::run;
-use super::{Check, Definition, Item, Prompt, Protocol, Setup};
+use super::{Check, Definition, Question, Prompt, Protocol, Setup};
 use crate::error::{Error, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;
@@ -47,7 +47,7 @@ pub(super) const LM_EVAL: Definition = Definition {
 };
 
 /// Dream leaves the fence of the question open and has the definitions that matter picked out of the response.
-fn dream(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn dream(setup: &Setup<'_>) -> Result<Vec<Question>> {
     build(setup, Reading::Sanitized, |code| Prompt {
         user: format!("{ASKED}```{code}"),
         prefix: format!("{BEGUN}{code}\n"),
@@ -55,18 +55,18 @@ fn dream(setup: &Setup<'_>) -> Result<Vec<Item>> {
     })
 }
 
-fn instruct(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn instruct(setup: &Setup<'_>) -> Result<Vec<Question>> {
     build(setup, Reading::UpToFence, |code| {
         let user = format!("{ASKED}```python\n{code}\n```\n");
         Prompt { user, prefix: format!("{BEGUN}{code}\n"), ..Prompt::default() }
     })
 }
 
-fn plain(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn plain(setup: &Setup<'_>) -> Result<Vec<Question>> {
     build(setup, Reading::Whole, |code| Prompt { user: code.to_owned(), ..Prompt::default() })
 }
 
-fn build(setup: &Setup<'_>, reading: Reading, ask: impl Fn(&str) -> Prompt) -> Result<Vec<Item>> {
+fn build(setup: &Setup<'_>, reading: Reading, ask: impl Fn(&str) -> Prompt) -> Result<Vec<Question>> {
     let item = |(doc_id, row): (usize, &Row)| {
         let (prompt, entry_point) = (row.text("prompt")?.to_owned(), row.text("entry_point")?.to_owned());
         let tests = format!("{}\ncheck({entry_point})", row.text("test")?);

@@ -26,7 +26,7 @@ pub struct Prompt {
 }
 
 /// One question.
-pub struct Item {
+pub struct Question {
     /// The task; of a benchmark with subjects, with its subject.
     pub task: String,
     /// Number of the question within its task.
@@ -46,7 +46,7 @@ pub struct Item {
     pub(super) check: Box<dyn Check>,
 }
 
-impl Item {
+impl Question {
     /// Names the item among all benchmarks.
     pub fn id(&self) -> String {
         format!("{}/{}", self.task, self.doc_id)
@@ -105,7 +105,7 @@ impl Item {
     }
 }
 
-impl fmt::Debug for Item {
+impl fmt::Debug for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item").field("id", &self.id()).field("target", &self.target).finish_non_exhaustive()
     }

@@ -9,7 +9,7 @@ use regex::Regex;
 use super::data::{self, Row};
 use super::extract::pattern;
 use super::item::run;
-use super::{Check, Definition, Item, Prompt, Protocol, Setup};
+use super::{Check, Definition, Question, Prompt, Protocol, Setup};
 use crate::error::{Error, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;
@@ -60,14 +60,14 @@ pub(super) const LM_EVAL_INSTRUCT: Definition = Definition {
     ..LM_EVAL
 };
 
-fn dream(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn dream(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let ask = |row: &Row| {
         Ok(format!("{EXPERT} {} Your code should pass these tests:\n\n{}", text(row)?, tests(row)?))
     };
     build(setup, &ask, "Here is the completed function:\n```python\n", "", false)
 }
 
-fn plain(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn plain(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let ask = |row: &Row| {
         Ok(format!(
             "{EXPERT} {} Your code should pass these tests:\n\n{}\n[BEGIN]\n",
@@ -78,7 +78,7 @@ fn plain(setup: &Setup<'_>) -> Result<Vec<Item>> {
     build(setup, &ask, "", "[DONE]", false)
 }
 
-fn instruct(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn instruct(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let ask = |row: &Row| {
         Ok(format!("{EXPERT}\n{}\nYour code should pass these tests:\n{}", text(row)?, tests(row)?))
     };
@@ -91,7 +91,7 @@ fn build(
     prefix: &str,
     done: &str,
     fenced: bool,
-) -> Result<Vec<Item>> {
+) -> Result<Vec<Question>> {
     let mut shots = String::new();
     if setup.shots > 0 {
         shots = SHOTS[..setup.shots.min(SHOTS.len())]

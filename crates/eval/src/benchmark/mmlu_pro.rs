@@ -11,7 +11,7 @@ use regex::Regex;
 
 use super::data::Row;
 use super::extract::{self, Which};
-use super::{Check, Definition, Item, Prompt, Protocol, Setup};
+use super::{Check, Definition, Question, Prompt, Protocol, Setup};
 use crate::error::{Error, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;
@@ -73,7 +73,7 @@ pub(super) fn subject(task: &str) -> Option<&'static str> {
     SUBJECTS.into_iter().find(|subject| subject.replace(' ', "_") == name)
 }
 
-fn build(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn build(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let pool = if setup.shots > 0 { setup.shot_rows("validation")? } else { Vec::new() };
     let dream = setup.definition.protocol == Protocol::Dream;
     let mut shots: HashMap<&str, String> = HashMap::new();

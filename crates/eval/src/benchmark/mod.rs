@@ -22,7 +22,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-pub use item::{Check, Item, Prompt};
+pub use item::{Check, Question, Prompt};
 
 /// Whose rules are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,7 +84,7 @@ pub struct Definition {
     pub hub: Option<(&'static str, &'static str)>,
     /// The split that settings may be chosen on without looking at the questions that are reported.
     pub tuning: Option<&'static str>,
-    build: fn(&Setup<'_>) -> Result<Vec<Item>>,
+    build: fn(&Setup<'_>) -> Result<Vec<Question>>,
 }
 
 /// Every benchmark under every protocol that has it.
@@ -150,9 +150,9 @@ impl Setup<'_> {
         }
     }
 
-    fn item(&self, doc_id: usize, prompt: Prompt, target: String, check: impl Check + 'static) -> Item {
+    fn item(&self, doc_id: usize, prompt: Prompt, target: String, check: impl Check + 'static) -> Question {
         let definition = self.definition;
-        Item {
+        Question {
             task: definition.task.to_owned(),
             doc_id,
             prompt,
@@ -198,7 +198,7 @@ pub fn find(name: &str, protocol: Protocol) -> Result<&'static Definition> {
 
 /// The items of a benchmark: questions in the order of the data, subject by subject where it has subjects.
 /// `data` is a file of the benchmark's own format, or a folder that has one whose name tells the split.
-pub fn open(name: &str, protocol: Protocol, data: &Path, options: &Options) -> Result<Vec<Item>> {
+pub fn open(name: &str, protocol: Protocol, data: &Path, options: &Options) -> Result<Vec<Question>> {
     let definition = find(name, protocol)?;
     if options.tuning && definition.tuning.is_none() {
         return Err(Error::Data(format!(

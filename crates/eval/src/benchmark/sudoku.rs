@@ -1,7 +1,7 @@
 //! Sudoku of Dream's planning evaluation: 4×4 grids with 4 to 12 empty cells, the first eight rows of a file as shots.
 
 use super::data::Row;
-use super::{Check, Definition, Item, Prompt, Protocol, Setup};
+use super::{Check, Definition, Question, Prompt, Protocol, Setup};
 use crate::error::Result;
 use crate::sandbox::Sandbox;
 use crate::task::Score;
@@ -27,7 +27,7 @@ pub(super) const DREAM: Definition = Definition {
     build,
 };
 
-fn build(setup: &Setup<'_>) -> Result<Vec<Item>> {
+fn build(setup: &Setup<'_>) -> Result<Vec<Question>> {
     let rows = setup.rows()?;
     let (shots, questions) = rows.split_at(setup.shots.min(rows.len()));
     let shot =

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{ALL, Item, Options, Protocol, find, open};
+use super::{ALL, Question, Options, Protocol, find, open};
 
 /// A folder with files of JSON lines.
 fn folder(files: &[(&str, &[Value])]) -> TempDir {
@@ -18,7 +18,7 @@ fn folder(files: &[(&str, &[Value])]) -> TempDir {
     folder
 }
 
-fn items(task: &str, protocol: Protocol, folder: &TempDir, shots: Option<usize>) -> Vec<Item> {
+fn items(task: &str, protocol: Protocol, folder: &TempDir, shots: Option<usize>) -> Vec<Question> {
     open(task, protocol, folder.path(), &Options { shots, ..Options::default() }).unwrap()
 }
 

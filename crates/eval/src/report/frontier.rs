@@ -2,7 +2,7 @@
 
 use demask_decode::StrategySpec;
 
-use crate::summary::{Line, Share, Summary};
+use crate::report::summary::{Line, Share, Summary};
 
 /// One configuration of a strategy in the plane of steps and accuracy.
 #[derive(Debug, Clone, PartialEq)]

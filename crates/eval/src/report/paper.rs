@@ -3,9 +3,9 @@
 use demask_decode::{EosPolicy, StrategySpec};
 
 use crate::error::{Error, Result};
-use crate::runner::{Header, Sample};
-use crate::summary::{Line, Summary};
-use crate::table::{Table, Text};
+use crate::run::{RunHeader, Sample};
+use crate::report::summary::{Line, Summary};
+use crate::report::table::{Table, Text};
 
 /// What speed-ups of Table 1 count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub fn main_table(
 }
 
 /// Table 2: accuracy and time of each method per task, from runs without EOS filling.
-pub fn eos_table(header: &Header, samples: &[Sample]) -> Result<Table> {
+pub fn eos_table(header: &RunHeader, samples: &[Sample]) -> Result<Table> {
     if header.eos != EosPolicy::None {
         return Err(Error::Data(format!(
             "these records were made with the end-of-sequence policy {}; Table 2 needs a run with none",

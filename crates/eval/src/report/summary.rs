@@ -10,8 +10,8 @@ use demask_model::checkpoint::write::replace;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::runner::{Sample, Spent};
-use crate::table::Table;
+use crate::run::{Sample, Spent};
+use crate::report::table::Table;
 
 /// A share with its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]

@@ -8,8 +8,8 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::frontier::{Point, frontier, methods};
-use crate::summary::is_one_token_entropy;
+use crate::report::frontier::{Point, frontier, methods};
+use crate::report::summary::is_one_token_entropy;
 use demask_plot::{COLOURS, Drawn, FONT, Figure};
 
 /// Width of the column that names the strategies.
@@ -285,7 +285,7 @@ fn lighter(colour: RGBColor, shade: f64) -> RGBColor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::Share;
+    use crate::report::summary::Share;
 
     fn point(spelling: &str, forwards: f64, accuracy: f64) -> Point {
         Point {

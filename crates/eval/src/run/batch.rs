@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use super::{Plan, Records, Sample, Spent, TRACES};
 use crate::error::{Error, Remedy, Result};
-use crate::suite::{Item, Suite};
+use crate::run::suite::{Item, Suite};
 
 /// A strategy on a suite.
 pub(super) struct Cell<'a> {
@@ -27,7 +27,7 @@ pub(super) struct Cell<'a> {
 }
 
 /// An item whose canvas is in the batch.
-struct Asked {
+struct InBatch {
     index: usize,
     item: Item,
     trace: Option<Arc<Mutex<TraceWriter<Vec<u8>>>>>,
@@ -63,7 +63,7 @@ impl Cell<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn start(&self, index: usize) -> Result<(Asked, Job)> {
+    fn start(&self, index: usize) -> Result<(InBatch, Job)> {
         let item = self.suite.item(index, self.model.text())?;
         let length = item.tokens.len() + item.max_new_tokens;
         let limit = self.model.backbone().spec().max_positions;
@@ -87,7 +87,7 @@ impl Cell<'_> {
             Some(trace) => Box::new(trace.clone()),
             None => Box::new(()),
         };
-        Ok((Asked { index, item, trace }, self.model.job(canvas, &decoding, observer)?))
+        Ok((InBatch { index, item, trace }, self.model.job(canvas, &decoding, observer)?))
     }
 
     fn trace(&self, canvas: &Canvas) -> Result<Arc<Mutex<TraceWriter<Vec<u8>>>>> {
@@ -97,8 +97,8 @@ impl Cell<'_> {
         Ok(Arc::new(Mutex::new(writer)))
     }
 
-    fn judge(&self, member: Member<Asked>, records: &Records) -> Result<Sample> {
-        let Member { owner: Asked { index, item, trace }, job, seconds: wall } = member;
+    fn judge(&self, member: Member<InBatch>, records: &Records) -> Result<Sample> {
+        let Member { owner: InBatch { index, item, trace }, job, seconds: wall } = member;
         let (canvas, totals) = (job.canvas(), job.totals());
         let ids = &canvas.tokens()[canvas.response()];
         let response = self.model.text().response(ids, &item.until)?;

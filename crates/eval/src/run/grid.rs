@@ -13,7 +13,7 @@ use demask_decode::StrategySpec;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::frontier::Point;
+use crate::report::frontier::Point;
 
 /// Appendix C: 60 configurations of DEMASK and 45 of KLASS.
 pub const PAPER: &str = include_str!("grid/paper.toml");

@@ -7,54 +7,30 @@
 //! shard or the interruptions; records of one cell (strategy × suite) are written in the order of its items.
 
 mod batch;
+pub mod grid;
+pub mod journal;
 mod record;
+pub mod suite;
+pub mod sweep;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use demask_decode::StrategySpec;
-use demask_engine::{Decoding, Model};
+use demask_engine::{Decoding, Model, Shard};
 
 use crate::error::{Error, Result};
-use crate::journal::{self, Journal};
-use crate::suite::Suite;
 use batch::Cell;
+use journal::Journal;
+use suite::Suite;
 
-pub use record::{Header, Sample, Spent, predictor_fingerprint};
+pub use record::{RunHeader, Sample, Spent, predictor_fingerprint};
 
 /// File of the records inside a run's folder.
 pub const RECORDS: &str = "records.jsonl";
 /// Folder of the traces inside a run's folder.
 pub const TRACES: &str = "traces";
-
-/// One of `count` equal parts of the items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    /// Which part, from 0.
-    pub index: usize,
-    /// How many parts.
-    pub count: usize,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { index: 0, count: 1 }
-    }
-}
-
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-        match parts {
-            Some((index, count)) if index < count => Ok(Self { index, count }),
-            _ => Err(format!("{text:?} is not a shard; write i/n with i from 0 to n-1, for example 0/4")),
-        }
-    }
-}
 
 /// What is done besides the suites and strategies.
 #[derive(Debug, Clone)]
@@ -71,7 +47,7 @@ pub struct Plan {
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
+pub struct RunProgress<'a> {
     /// The strategy at work.
     pub strategy: &'a StrategySpec,
     /// The suite at work.
@@ -99,7 +75,7 @@ pub struct Records {
 
 impl Records {
     /// Opens or begins the records of a folder; those of another model or other settings are refused.
-    pub fn open(folder: &Path, header: &Header) -> Result<Self> {
+    pub fn open(folder: &Path, header: &RunHeader) -> Result<Self> {
         let journal = Journal::open(&folder.join(RECORDS), header, |found| header.agrees(found))?;
         let mut records = Self { folder: folder.to_path_buf(), journal, known: HashMap::new() };
         (0..records.samples().len()).for_each(|number| records.note(number));
@@ -107,7 +83,7 @@ impl Records {
     }
 
     /// Reads a folder's records without opening them for more.
-    pub fn read(folder: &Path) -> Result<(Header, Vec<Sample>)> {
+    pub fn read(folder: &Path) -> Result<(RunHeader, Vec<Sample>)> {
         journal::read(&folder.join(RECORDS))
     }
 
@@ -143,10 +119,10 @@ pub fn run(
     strategies: &[StrategySpec],
     plan: &Plan,
     records: &mut Records,
-    watch: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+    watch: &mut dyn FnMut(RunProgress<'_>) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>> {
     let of_shard = |suite: &dyn Suite| {
-        (0..suite.len()).filter(|i| i % plan.shard.count == plan.shard.index).collect::<Vec<_>>()
+        (0..suite.len()).filter(|&i| plan.shard.has(i)).collect::<Vec<_>>()
     };
     let total = strategies.len() * suites.iter().map(|s| of_shard(s.as_ref()).len()).sum::<usize>();
     let mut before = 0;
@@ -162,7 +138,7 @@ pub fn run(
                     None => missing.push(index),
                 }
             }
-            let progress = |tally: Tally| Progress {
+            let progress = |tally: Tally| RunProgress {
                 strategy,
                 suite: suite.name(),
                 done: tally.done,

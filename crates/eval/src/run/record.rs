@@ -14,7 +14,7 @@ use crate::error::Result;
 
 /// First line of the records: what all of them have in common.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RunHeader {
     /// Format version.
     pub demask_eval: u32,
     /// The model as it was named; not compared.
@@ -43,7 +43,7 @@ pub struct Header {
     pub seed: u64,
 }
 
-impl Header {
+impl RunHeader {
     /// The header of a run.
     pub fn new(model: &Model, split: &str, decoding: &Decoding) -> Result<Self> {
         Ok(Self {
@@ -144,7 +144,7 @@ pub struct Spent {
 }
 
 /// Writes header and records as a whole file.
-pub(super) fn write_all(path: &Path, header: &Header, samples: &[Sample]) -> Result<()> {
+pub(super) fn write_all(path: &Path, header: &RunHeader, samples: &[Sample]) -> Result<()> {
     replace(path, |out| {
         writeln!(out, "{}", serde_json::to_string(header)?)?;
         for sample in samples {

@@ -10,13 +10,13 @@ use demask_engine::Model;
 use demask_model::checkpoint::write::replace;
 
 use crate::error::Result;
-use crate::frontier::{Point, aups, frontier, methods, points, ranks};
-use crate::grid::Grid;
-use crate::runner::{self, Plan, Progress, Records, Sample};
-use crate::suite::Suite;
-use crate::summary::Summary;
-use crate::table::{Table, Text};
-use crate::tradeoff::Tradeoff;
+use crate::report::frontier::{Point, aups, frontier, methods, points, ranks};
+use crate::run::grid::Grid;
+use crate::run::{self, Plan, RunProgress, Records, Sample};
+use crate::run::suite::Suite;
+use crate::report::summary::Summary;
+use crate::report::table::{Table, Text};
+use crate::report::tradeoff::Tradeoff;
 
 /// How the configuration of a strategy is chosen.
 pub const RULE: &str = "Of each strategy, the configuration with the fewest forward passes whose accuracy is at most one \
@@ -34,14 +34,14 @@ pub fn run(
     problems: &Problems,
     plan: &Plan,
     records: &mut Records,
-    watch: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+    watch: &mut dyn FnMut(RunProgress<'_>) -> ControlFlow<()>,
 ) -> Result<ControlFlow<(), Vec<StrategySpec>>> {
     let mut left: Vec<StrategySpec> = vec![grid.baseline.clone()];
     left.extend(grid.configurations.iter().filter(|c| **c != grid.baseline).cloned());
     let rounds = problems.rounds();
     for (number, &n) in rounds.iter().enumerate() {
         let suites = suites(n)?;
-        if runner::run(model, &suites, &left, plan, records, watch)?.is_break() {
+        if run::run(model, &suites, &left, plan, records, watch)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         if number + 1 < rounds.len() {
@@ -170,7 +170,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::Share;
+    use crate::report::summary::Share;
 
     fn point(spelling: &str, forwards: f64, accuracy: f64) -> Point {
         let strategy: StrategySpec = spelling.parse().unwrap();

@@ -30,7 +30,7 @@ const BATCH: usize = 32;
 
 /// How the bound is examined.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct BoundSettings {
     /// The strategy; its `tau` is replaced by each of `taus`.
     pub strategy: StrategySpec,
     /// Values of τ.
@@ -62,7 +62,7 @@ pub struct Selected {
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct BoundProgress {
     /// The τ being examined.
     pub tau: f32,
     /// Sets of two or more positions found.
@@ -76,8 +76,8 @@ pub fn run(
     backbone: &dyn Backbone,
     context: &Context,
     prompts: &[Vec<u32>],
-    settings: &Settings,
-    watch: &mut dyn FnMut(Progress),
+    settings: &BoundSettings,
+    watch: &mut dyn FnMut(BoundProgress),
 ) -> Result<Report> {
     if prompts.is_empty() || settings.taus.is_empty() || settings.chains == 0 {
         return Err(Error::Nothing("there must be a prompt, a value of tau and a chain".into()));
@@ -86,9 +86,9 @@ pub fn run(
     for &tau in &settings.taus {
         let strategy = settings.strategy.clone().with("tau", tau)?;
         let (steps, selected) = select(backbone, context, prompts, &strategy, settings)?;
-        watch(Progress { tau, sets: selected.len(), done: 0 });
+        watch(BoundProgress { tau, sets: selected.len(), done: 0 });
         let estimates = chain::estimate(backbone, &selected, settings, &mut |done| {
-            watch(Progress { tau, sets: selected.len(), done });
+            watch(BoundProgress { tau, sets: selected.len(), done });
         })?;
         taus.push(TauReport::new(tau, prompts.len(), steps, &selected, estimates));
     }
@@ -101,7 +101,7 @@ fn select(
     context: &Context,
     prompts: &[Vec<u32>],
     strategy: &StrategySpec,
-    settings: &Settings,
+    settings: &BoundSettings,
 ) -> Result<(Vec<usize>, Vec<Selected>)> {
     let (mut steps, mut selected) = (Vec::new(), Vec::new());
     for (batch, prompts) in prompts.chunks(BATCH).enumerate() {

@@ -20,16 +20,16 @@ use demask_model::Backbone;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::example::Example;
+use crate::theory::example::Example;
 use journal::Journal;
-use measure::{Item, gather, measure};
+use measure::{Probed, gather, measure};
 
 pub use journal::Record;
 pub use report::{Report, SizeReport, TOLERANCE};
 
 /// How the assumption is tested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct SubadditivitySettings {
     /// Seed of masks, sets and tokens.
     pub seed: u64,
     /// Masks of each response.
@@ -38,7 +38,7 @@ pub struct Settings {
     pub largest_set: usize,
 }
 
-impl Default for Settings {
+impl Default for SubadditivitySettings {
     fn default() -> Self {
         Self { seed: 0, masks_per_response: 5, largest_set: 6 }
     }
@@ -46,7 +46,7 @@ impl Default for Settings {
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
+pub struct SubadditivityProgress {
     /// Masks measured by earlier runs.
     pub resumed: usize,
     /// Masks measured, earlier runs included.
@@ -61,15 +61,15 @@ pub struct Progress {
 /// goes on where an earlier run stopped. `watch` may end it early, with what there is until then.
 pub fn run(
     backbone: &dyn Backbone,
-    examples: impl IntoIterator<Item = Result<Example>>,
-    settings: &Settings,
+    examples: impl IntoIterator<Probed = Result<Example>>,
+    settings: &SubadditivitySettings,
     token_budget: usize,
     folder: &Path,
-    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    watch: &mut dyn FnMut(SubadditivityProgress) -> ControlFlow<()>,
 ) -> Result<Report> {
     let mut journal = Journal::open(folder, settings, &backbone.fingerprint())?;
-    let mut progress = Progress { resumed: journal.len(), masks: journal.len(), ..Progress::default() };
-    let mut waiting: Vec<Item> = Vec::new();
+    let mut progress = SubadditivityProgress { resumed: journal.len(), masks: journal.len(), ..SubadditivityProgress::default() };
+    let mut waiting: Vec<Probed> = Vec::new();
     let mut number = 0;
     'examples: for example in examples {
         let example = example?;
@@ -82,13 +82,13 @@ pub fn run(
             if number < journal.len() {
                 journal.check(number, &example.id, mask)?;
             } else {
-                waiting.push(Item::draw(&example, mask, settings, backbone.spec().ids.mask));
+                waiting.push(Probed::draw(&example, mask, settings, backbone.spec().ids.mask));
             }
             number += 1;
         }
         while gather(&waiting, backbone.spec().vocab, token_budget) < waiting.len() {
             let count = gather(&waiting, backbone.spec().vocab, token_budget).max(1);
-            let group: Vec<Item> = waiting.drain(..count).collect();
+            let group: Vec<Probed> = waiting.drain(..count).collect();
             finish(backbone, &group, token_budget, &mut journal, &mut progress)?;
             if watch(progress).is_break() {
                 waiting.clear();
@@ -111,10 +111,10 @@ pub fn run(
 
 fn finish(
     backbone: &dyn Backbone,
-    items: &[Item],
+    items: &[Probed],
     token_budget: usize,
     journal: &mut Journal,
-    progress: &mut Progress,
+    progress: &mut SubadditivityProgress,
 ) -> Result<()> {
     let (records, forwards) = measure(backbone, items, token_budget)?;
     progress.forwards += forwards;

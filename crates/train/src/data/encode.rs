@@ -5,7 +5,7 @@ use std::ops::Range;
 use demask_model::text::{ChatTemplate, Conversation, Ending, Message, Tokenizer};
 
 use super::{Content, Records, Refused};
-use crate::cache::{Response, Source};
+use crate::tv_cache::{Response, ResponseSource};
 use crate::error::Result;
 
 /// Turns text into tokens as the model reads them.
@@ -81,7 +81,7 @@ pub struct Encoded<'a> {
     pub encoder: &'a Encoder,
 }
 
-impl Source for Encoded<'_> {
+impl ResponseSource for Encoded<'_> {
     fn len(&self) -> usize {
         self.records.len()
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use demask_model::{Backbone, HiddenRow, Query};
 
 use super::split::Place;
-use crate::cache::{Cache, Columns, Example};
+use crate::tv_cache::{Cache, Columns, Example};
 use crate::error::{Error, Result};
 use crate::predictor::Batch;
 

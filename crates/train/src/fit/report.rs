@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::curve::Curve;
 use super::figure::FitFigure;
 use super::split::Split;
-use crate::cache::{Cache, Columns, Distances, Example, Repeats};
+use crate::tv_cache::{Cache, Columns, Distances, Example, Repeats};
 use crate::error::Result;
 
 /// Pairs that ranks and calibration are computed on, at most.
@@ -236,7 +236,7 @@ fn calibration(mut pairs: Vec<(f32, f32)>) -> Vec<Bin> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{Numbers, Stored};
+    use crate::tv_cache::{Numbers, Stored};
 
     #[test]
     fn ranks_share_ties_and_correlate() {

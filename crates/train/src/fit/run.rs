@@ -13,7 +13,7 @@ use super::examples::Examples;
 use super::report::{Baselines, Report};
 use super::split::{Place, Split};
 use super::state::State;
-use crate::cache::{Cache, Example};
+use crate::tv_cache::{Cache, Example};
 use crate::error::{Error, Result};
 use crate::optimizer::Moments;
 use crate::predictor::{Model, SquaredError};
@@ -26,7 +26,7 @@ const POINTS: u64 = 400;
 /// Who hears of a run's progress.
 pub trait Watcher {
     /// After every update. To break is to save the state and stop.
-    fn on_step(&mut self, _progress: &Progress) -> ControlFlow<()> {
+    fn on_step(&mut self, _progress: &FitProgress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
@@ -42,7 +42,7 @@ impl Watcher for () {}
 
 /// The state of a run after an update.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct FitProgress {
     /// Updates done.
     pub step: u64,
     /// Updates of the whole run.
@@ -257,10 +257,10 @@ fn progress(
     batch: usize,
     error: SquaredError,
     rate: f64,
-) -> Progress {
+) -> FitProgress {
     let seconds = begin.elapsed().as_secs_f64().max(1e-9);
     let done = (step - first).max(1) as f64;
-    Progress {
+    FitProgress {
         step,
         steps: plan.steps,
         training: error.mean(),

@@ -6,7 +6,7 @@
 use demask_decode::rng::{Purpose, Rng};
 
 use super::config::Config;
-use crate::cache::{Cache, Columns};
+use crate::tv_cache::{Cache, Columns};
 use crate::error::{Error, Result};
 
 /// A constant of the project: another one would be another split.

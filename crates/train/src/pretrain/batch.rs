@@ -29,7 +29,7 @@ pub trait ExampleSource {
 
 /// Canvases whose loss is computed together.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct BatchPart {
     /// The canvases, masked.
     pub packed: Packed,
     /// Packed rows that predict, ascending.
@@ -44,7 +44,7 @@ pub struct Part {
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// Its canvases in parts of bounded size.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BatchPart>,
     /// Examples used.
     pub examples: u64,
     /// Tokens of all canvases.
@@ -204,7 +204,7 @@ fn split(canvases: &[Canvas], tokens: usize) -> impl Iterator<Item = &[Canvas]> 
     })
 }
 
-fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32) -> Part {
+fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32) -> BatchPart {
     let packed = Packed::new(canvases.iter().map(|canvas| canvas.tokens.as_slice()), causal);
     let (mut rows, mut targets, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     let mut start = 0;
@@ -214,7 +214,7 @@ fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32) -> Part
         weights.extend(canvas.weights.iter().map(|weight| weight / normaliser));
         start += canvas.tokens.len();
     }
-    Part { packed, rows, targets, weights }
+    BatchPart { packed, rows, targets, weights }
 }
 
 #[cfg(test)]

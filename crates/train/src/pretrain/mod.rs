@@ -20,7 +20,7 @@ mod state;
 pub mod step;
 mod weights;
 
-pub use batch::{Batch, Batches, Example, ExampleSource, Part};
+pub use batch::{Batch, Batches, Example, ExampleSource, BatchPart};
 pub use config::{Config, Data, Model, Objective, Report, Stage, Stored};
 pub use curve::{Curve, Point, Score};
 pub use error::{Error, Result};
@@ -28,7 +28,7 @@ pub use export::export;
 pub use layout::{Layout, Slot};
 pub use loss::{Loss, cross_entropy, differentiable};
 pub use muon::Muon;
-pub use run::{Outcome, Progress, Run, Watcher};
+pub use run::{Outcome, PretrainProgress, Run, Watcher};
 pub use state::State;
 pub use weights::transformer;
 

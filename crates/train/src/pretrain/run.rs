@@ -24,7 +24,7 @@ use crate::optimizer::{self, Moments};
 /// Who hears of a run's progress and judges its weights.
 pub trait Watcher {
     /// After every update. To break is to save the state and stop.
-    fn on_step(&mut self, progress: &Progress) -> ControlFlow<()>;
+    fn on_step(&mut self, progress: &PretrainProgress) -> ControlFlow<()>;
 
     /// Scores of the weights after `step` updates; the error is a sentence.
     fn validate(&mut self, step: u64, model: &Transformer) -> std::result::Result<Vec<Score>, String>;
@@ -38,7 +38,7 @@ pub trait Watcher {
 
 /// The state of a run after an update.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+pub struct PretrainProgress {
     /// Updates done.
     pub step: u64,
     /// Updates of the whole run.
@@ -264,11 +264,11 @@ fn progress(
     loss: Loss,
     rate: f64,
     logged: Option<Point>,
-) -> Progress {
+) -> PretrainProgress {
     let seconds = begin.elapsed().as_secs_f64().max(1e-9);
     let done = (state.step - first.0).max(1) as f64;
     let left = seconds / done * (config.steps() - state.step) as f64;
-    Progress {
+    PretrainProgress {
         step: state.step,
         steps: config.steps(),
         objective,

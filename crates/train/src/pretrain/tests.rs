@@ -45,7 +45,7 @@ pub(crate) fn spec() -> Spec {
 struct StopAt(u64, Vec<f64>);
 
 impl Watcher for StopAt {
-    fn on_step(&mut self, progress: &Progress) -> ControlFlow<()> {
+    fn on_step(&mut self, progress: &PretrainProgress) -> ControlFlow<()> {
         self.1.push(progress.loss);
         if progress.step == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

@@ -10,7 +10,7 @@ use demask_model::Backbone;
 
 use super::format::Writer;
 use super::measure::{Measure, Task, tasks};
-use super::settings::Settings;
+use super::settings::TvCacheSettings;
 use super::source::Response;
 use crate::error::Result;
 
@@ -52,7 +52,7 @@ impl Round {
 /// Alternates the two on random tokens; `scratch` is a folder for one file.
 pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Result<Vec<Round>> {
     let mask_id = backbone.spec().ids.mask;
-    let settings = Settings { masks_per_response: workload.masks, ..Settings::default() };
+    let settings = TvCacheSettings { masks_per_response: workload.masks, ..TvCacheSettings::default() };
     let mut rounds = Vec::new();
     for round in 0..workload.rounds {
         let responses: Vec<(Response, Vec<u32>)> =
@@ -87,7 +87,7 @@ fn plain(backbone: &dyn Backbone, workload: &Workload, tasks: &[Task<'_>]) -> Re
 
 fn cache(
     backbone: &dyn Backbone,
-    settings: &Settings,
+    settings: &TvCacheSettings,
     workload: &Workload,
     tasks: &[Task<'_>],
     scratch: &Path,

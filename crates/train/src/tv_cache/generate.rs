@@ -6,47 +6,34 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use demask_engine::Shard;
 use demask_model::{Backbone, SpecialIds};
 
 use super::format::Writer;
-use super::manifest::{FileEntry, Header, Manifest};
+use super::manifest::{FileEntry, TvCacheHeader, Manifest};
 use super::mask::{padded, randomness};
 use super::measure::{Measure, Task, tasks};
-use super::progress::{Observer, Progress};
+use super::progress::{Observer, TvCacheProgress};
 use super::read::{footer, name};
-use super::settings::Settings;
-use super::source::{Response, Source};
+use super::settings::TvCacheSettings;
+use super::source::{Response, ResponseSource};
 use crate::data::Refused;
 use crate::error::{Error, Result};
-
-/// A share of the files, so that several machines can work on one folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// Which share, from 0.
-    pub index: usize,
-    /// How many shares there are.
-    pub count: usize,
-}
-
-impl Part {
-    /// All files.
-    pub const WHOLE: Self = Self { index: 0, count: 1 };
-}
 
 /// A cache to be made or completed.
 pub struct Generator<'a> {
     /// The frozen backbone.
     pub backbone: &'a dyn Backbone,
     /// The responses.
-    pub source: &'a dyn Source,
+    pub source: &'a dyn ResponseSource,
     /// What to make.
-    pub settings: &'a Settings,
+    pub settings: &'a TvCacheSettings,
     /// Where.
     pub folder: &'a Path,
     /// Tokens that go through the backbone at once.
     pub token_budget: usize,
-    /// Which files to make.
-    pub part: Part,
+    /// Which files to make, so that several machines can work on one folder.
+    pub shard: Shard,
 }
 
 /// How a run ended.
@@ -68,11 +55,11 @@ impl Generator<'_> {
     /// Makes the files that are missing; writes the manifest if then all are there.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Outcome> {
         self.settings.check()?;
-        if self.part.index >= self.part.count {
-            let value = format!("{}/{}", self.part.index + 1, self.part.count);
-            return Err(Error::Setting { name: "the shard", value, allowed: "i/n with i from 1 to n" });
+        if self.shard.index >= self.shard.count {
+            let value = format!("{}/{}", self.shard.index, self.shard.count);
+            return Err(Error::Setting { name: "the shard", value, allowed: "i/n with i from 0 to n-1" });
         }
-        let header = Header::new(self.backbone, self.source, self.settings);
+        let header = TvCacheHeader::new(self.backbone, self.source, self.settings);
         if header.responses == 0 {
             return Err(Error::Data {
                 path: self.folder.to_owned(),
@@ -88,13 +75,13 @@ impl Generator<'_> {
         self.complete(header)
     }
 
-    fn make_files(&self, header: &Header, observer: &mut dyn Observer) -> Result<()> {
+    fn make_files(&self, header: &TvCacheHeader, observer: &mut dyn Observer) -> Result<()> {
         let mine: Vec<usize> =
-            (0..header.files()).filter(|file| file % self.part.count == self.part.index).collect();
+            (0..header.files()).filter(|&file| self.shard.has(file)).collect();
         let responses = |file: usize| self.range(header, file).len();
         let mut missing = Vec::new();
         let all_responses = mine.iter().map(|&file| responses(file)).sum();
-        let mut progress = Progress { all_files: mine.len(), all_responses, ..Progress::default() };
+        let mut progress = TvCacheProgress { all_files: mine.len(), all_responses, ..TvCacheProgress::default() };
         for file in mine {
             let path = self.path(file);
             if path.exists() {
@@ -123,7 +110,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    fn make_file(&self, header: &Header, file: usize, done: &mut dyn FnMut(Step)) -> Result<()> {
+    fn make_file(&self, header: &TvCacheHeader, file: usize, done: &mut dyn FnMut(Step)) -> Result<()> {
         let range = self.range(header, file);
         let (mut responses, mut refused) = (Vec::new(), Vec::new());
         for (row, read) in range.clone().zip(self.source.read(range)?) {
@@ -199,7 +186,7 @@ impl Generator<'_> {
         tasks(self.settings, response, tokens, self.backbone.spec().ids.mask)
     }
 
-    fn complete(&self, header: Header) -> Result<Outcome> {
+    fn complete(&self, header: TvCacheHeader) -> Result<Outcome> {
         let all_files = header.files();
         let there: Vec<PathBuf> =
             (0..all_files).map(|file| self.path(file)).filter(|path| path.exists()).collect();
@@ -218,7 +205,7 @@ impl Generator<'_> {
         Ok(Outcome::Finished(manifest))
     }
 
-    fn accept(&self, own: &Header, found: &Header, path: &Path) -> Result<()> {
+    fn accept(&self, own: &TvCacheHeader, found: &TvCacheHeader, path: &Path) -> Result<()> {
         if own.agrees(found) {
             return Ok(());
         }
@@ -226,7 +213,7 @@ impl Generator<'_> {
         Err(Error::Cache { path: path.to_owned(), problem })
     }
 
-    fn range(&self, header: &Header, file: usize) -> std::ops::Range<usize> {
+    fn range(&self, header: &TvCacheHeader, file: usize) -> std::ops::Range<usize> {
         let size = self.settings.responses_per_file;
         file * size..((file + 1) * size).min(header.responses)
     }
@@ -246,7 +233,7 @@ struct Step {
 }
 
 /// The end-of-sequence tokens that follow a response.
-fn end(settings: &Settings, response: &Response, ids: &SpecialIds) -> Vec<u32> {
+fn end(settings: &TvCacheSettings, response: &Response, ids: &SpecialIds) -> Vec<u32> {
     let Some(&eos) = ids.eos.first() else { return Vec::new() };
     let tokens = &response.response;
     let ends = tokens.last().is_some_and(|last| ids.eos.contains(last));

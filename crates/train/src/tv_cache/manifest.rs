@@ -6,8 +6,8 @@ use std::path::Path;
 use demask_model::{Backbone, checkpoint::write};
 use serde::{Deserialize, Serialize};
 
-use super::settings::Settings;
-use super::source::Source;
+use super::settings::TvCacheSettings;
+use super::source::ResponseSource;
 use crate::data::Refused;
 use crate::error::{Error, Result};
 
@@ -18,7 +18,7 @@ pub(super) const REFUSED: &str = "refused.jsonl";
 
 /// Everything the rows are a function of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct TvCacheHeader {
     /// Version of the layout.
     pub format: u32,
     /// Version of the program.
@@ -38,12 +38,12 @@ pub struct Header {
     /// Responses in all files together, refused ones included.
     pub responses: usize,
     /// How it was made.
-    pub settings: Settings,
+    pub settings: TvCacheSettings,
 }
 
-impl Header {
+impl TvCacheHeader {
     /// Of a run.
-    pub(super) fn new(backbone: &dyn Backbone, source: &dyn Source, settings: &Settings) -> Self {
+    pub(super) fn new(backbone: &dyn Backbone, source: &dyn ResponseSource, settings: &TvCacheSettings) -> Self {
         let spec = backbone.spec();
         let all = source.len();
         Self {
@@ -90,7 +90,7 @@ pub struct FileEntry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// What the cache is of.
-    pub header: Header,
+    pub header: TvCacheHeader,
     /// The files in order.
     pub files: Vec<FileEntry>,
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use demask_decode::mask::RandomMask;
 use demask_decode::rng::{Purpose, Rng};
 
-use super::settings::Settings;
+use super::settings::TvCacheSettings;
 
 /// Slots of random numbers that belong to no position.
 const REPEAT: u64 = u64::MAX - 1;
@@ -25,12 +25,12 @@ pub struct Mask {
 }
 
 /// Randomness of a response.
-pub(super) fn randomness(settings: &Settings, id: &str) -> Rng {
+pub(super) fn randomness(settings: &TvCacheSettings, id: &str) -> Rng {
     Rng::named(settings.seed, id)
 }
 
 /// The length a response is filled up to: one of those it fits into with its end, each as likely as the next.
-pub(super) fn padded(settings: &Settings, rng: Rng, least: usize) -> usize {
+pub(super) fn padded(settings: &TvCacheSettings, rng: Rng, least: usize) -> usize {
     let fitting: Vec<usize> = settings.pad_to.iter().copied().filter(|&length| length >= least).collect();
     match fitting.len() as u64 {
         0 => least,
@@ -40,7 +40,7 @@ pub(super) fn padded(settings: &Settings, rng: Rng, least: usize) -> usize {
 
 impl Mask {
     /// Mask number `index` of a response (two tokens at least) that occupies `response` of its canvas.
-    pub(super) fn draw(settings: &Settings, rng: Rng, index: u32, response: Range<usize>) -> Self {
+    pub(super) fn draw(settings: &TvCacheSettings, rng: Rng, index: u32, response: Range<usize>) -> Self {
         let RandomMask { ratio, positions } = RandomMask::draw(rng, u64::from(index), response);
         let repeated = rng.uniform(Purpose::Mask, u64::from(index), REPEAT) < settings.repeat_share;
         Self { ratio, positions, draws: 1 + u32::from(repeated) }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_masks_is_drawn_twice() {
-        let settings = Settings { repeat_share: 0.25, ..Settings::default() };
+        let settings = TvCacheSettings { repeat_share: 0.25, ..TvCacheSettings::default() };
         let draws = |id: u32| Mask::draw(&settings, randomness(&settings, &id.to_string()), 3, 10..30).draws;
         let twice = (0..4000).filter(|&id| draws(id) == 2).count();
         assert!((900..1100).contains(&twice), "{twice}");
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_mask_depends_on_seed_id_and_index() {
         let draw = |seed, id: &str, index| {
-            let settings = Settings { seed, ..Settings::default() };
+            let settings = TvCacheSettings { seed, ..TvCacheSettings::default() };
             Mask::draw(&settings, randomness(&settings, id), index, 0..50)
         };
         assert_eq!(draw(1, "a", 0), draw(1, "a", 0));
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn responses_are_filled_up_to_a_length_they_fit_into() {
-        let settings = Settings { pad_to: vec![16, 32, 64], ..Settings::default() };
+        let settings = TvCacheSettings { pad_to: vec![16, 32, 64], ..TvCacheSettings::default() };
         let lengths: Vec<usize> =
             (0..300).map(|id: i32| padded(&settings, randomness(&settings, &id.to_string()), 20)).collect();
         let count = |length| lengths.iter().filter(|&&l| l == length).count();
         assert!(count(32) > 100 && count(64) > 100 && count(32) + count(64) == 300);
         assert_eq!(padded(&settings, randomness(&settings, "a"), 65), 65);
-        assert_eq!(padded(&Settings::default(), randomness(&settings, "a"), 9), 9);
+        assert_eq!(padded(&TvCacheSettings::default(), randomness(&settings, "a"), 9), 9);
     }
 }

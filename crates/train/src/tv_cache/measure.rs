@@ -8,7 +8,7 @@ use demask_model::{Backbone, HiddenRow, Rows};
 
 use super::format::{Example, Numbers, Stored};
 use super::mask::{Mask, randomness};
-use super::settings::Settings;
+use super::settings::TvCacheSettings;
 use super::source::Response;
 use crate::error::Result;
 
@@ -18,7 +18,7 @@ const BATCHES: usize = 4;
 const BASE_LOGITS: usize = 1 << 26;
 
 /// A canvas to measure.
-pub(super) struct Task<'a> {
+pub(super) struct Masking<'a> {
     response: &'a Response,
     /// Prompt and response with its end.
     tokens: &'a [u32],
@@ -30,7 +30,7 @@ pub(super) struct Task<'a> {
     rows: Vec<usize>,
 }
 
-impl Task<'_> {
+impl Masking<'_> {
     /// The response it masks.
     pub(super) fn response(&self) -> &Response {
         self.response
@@ -59,27 +59,27 @@ impl Task<'_> {
 
 /// All masks of a response; `tokens` are prompt and response with its end.
 pub(super) fn tasks<'a>(
-    settings: &Settings,
+    settings: &TvCacheSettings,
     response: &'a Response,
     tokens: &'a [u32],
     mask_id: u32,
-) -> Vec<Task<'a>> {
+) -> Vec<Masking<'a>> {
     let rng = randomness(settings, &response.id);
     let start = response.prompt.len();
     let task = |index| {
         let mask = Mask::draw(settings, rng, index, start..tokens.len());
-        Task::new(response, tokens, index, mask, settings, mask_id)
+        Masking::new(response, tokens, index, mask, settings, mask_id)
     };
     (0..settings.masks_per_response).map(task).collect()
 }
 
-impl<'a> Task<'a> {
+impl<'a> Masking<'a> {
     fn new(
         response: &'a Response,
         tokens: &'a [u32],
         index: u32,
         mask: Mask,
-        settings: &Settings,
+        settings: &TvCacheSettings,
         mask_id: u32,
     ) -> Self {
         let mut canvas = tokens.to_vec();
@@ -100,16 +100,16 @@ impl<'a> Task<'a> {
 /// How examples are measured.
 pub(super) struct Measure<'a> {
     pub(super) backbone: &'a dyn Backbone,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a TvCacheSettings,
     pub(super) token_budget: usize,
 }
 
 /// Gets the tasks that were measured together, those still to come, and the examples in order.
-type Visit<'v, 'a> = dyn FnMut(&[Task<'a>], &[Task<'a>], Vec<Example>) -> Result<()> + 'v;
+type Visit<'v, 'a> = dyn FnMut(&[Masking<'a>], &[Masking<'a>], Vec<Example>) -> Result<()> + 'v;
 
 impl Measure<'_> {
     /// Measures tasks in order, as many at a time as the budget allows.
-    pub(super) fn each<'a>(&self, tasks: &[Task<'a>], visit: &mut Visit<'_, 'a>) -> Result<()> {
+    pub(super) fn each<'a>(&self, tasks: &[Masking<'a>], visit: &mut Visit<'_, 'a>) -> Result<()> {
         let mut rest = tasks;
         while !rest.is_empty() {
             let (group, later) = rest.split_at(self.gather(rest));
@@ -120,7 +120,7 @@ impl Measure<'_> {
     }
 
     /// How many of the first tasks are measured together; at least one.
-    fn gather(&self, tasks: &[Task<'_>]) -> usize {
+    fn gather(&self, tasks: &[Masking<'_>]) -> usize {
         let (mut tokens, mut logits) = (0, 0);
         let fits = tasks.iter().take_while(|task| {
             tokens += task.tokens_through_backbone();
@@ -131,7 +131,7 @@ impl Measure<'_> {
     }
 
     /// One base pass for all tasks, then the reveals of all.
-    fn together(&self, tasks: &[Task<'_>]) -> Result<Vec<Example>> {
+    fn together(&self, tasks: &[Masking<'_>]) -> Result<Vec<Example>> {
         let probe = BackboneProbe::new(self.backbone, self.token_budget);
         let canvases: Vec<Masked<'_>> = tasks.iter().map(masked).collect();
         let bases = Reveals::measure_each(&probe, &canvases)?;
@@ -158,18 +158,18 @@ impl Measure<'_> {
     }
 }
 
-fn masked<'t>(task: &'t Task<'_>) -> Masked<'t> {
+fn masked<'t>(task: &'t Masking<'_>) -> Masked<'t> {
     let rows = (!task.rows.is_empty()).then_some(task.rows.as_slice());
     Masked { tokens: &task.canvas, masked: &task.mask.positions, rows }
 }
 
 fn example(
-    task: &Task<'_>,
+    task: &Masking<'_>,
     draw: u32,
     revealed: &[u32],
     dependency: &Dependency,
     hidden: Option<&Rows>,
-    settings: &Settings,
+    settings: &TvCacheSettings,
 ) -> Example {
     let gather = |which: HiddenRow| {
         let hidden = hidden?;

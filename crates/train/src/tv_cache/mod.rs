@@ -20,12 +20,12 @@ mod settings;
 mod source;
 
 pub use format::{Example, Numbers, Stored};
-pub use generate::{Generator, Outcome, Part};
+pub use generate::{Generator, Outcome};
 pub use info::Info;
-pub use manifest::{FileEntry, Header, Manifest};
+pub use manifest::{FileEntry, TvCacheHeader, Manifest};
 pub use mask::Mask;
 pub use profile::{Distances, Repeats};
-pub use progress::{Observer, Progress};
+pub use progress::{Observer, TvCacheProgress};
 pub use read::{Cache, Columns};
-pub use settings::{HiddenRows, Settings};
-pub use source::{Generated, Response, Source};
+pub use settings::{HiddenRows, TvCacheSettings};
+pub use source::{Generated, Response, ResponseSource};

@@ -5,17 +5,17 @@ use std::time::Duration;
 /// Watches a run.
 pub trait Observer {
     /// After every batch of examples, and once before the first.
-    fn on_progress(&mut self, progress: &Progress);
+    fn on_progress(&mut self, progress: &TvCacheProgress);
 }
 
 /// Watches nothing.
 impl Observer for () {
-    fn on_progress(&mut self, _: &Progress) {}
+    fn on_progress(&mut self, _: &TvCacheProgress) {}
 }
 
-/// How far a run is. Counts are of this part (`--shard`) and include what earlier runs finished.
+/// How far a run is. Counts are of this shard and include what earlier runs finished.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Progress {
+pub struct TvCacheProgress {
     /// Parquet files finished.
     pub files: usize,
     /// Parquet files in all.
@@ -36,7 +36,7 @@ pub struct Progress {
     pub seconds: f64,
 }
 
-impl Progress {
+impl TvCacheProgress {
     /// Examples per second of this process.
     pub fn examples_per_second(&self) -> f64 {
         self.examples as f64 / self.seconds.max(1e-9)

@@ -7,7 +7,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::columns;
 use super::format::Example;
-use super::manifest::{self, FileEntry, Header, Manifest};
+use super::manifest::{self, FileEntry, TvCacheHeader, Manifest};
 use crate::data::Refused;
 use crate::error::{Error, Result};
 
@@ -44,16 +44,16 @@ impl Cache {
             Some(manifest) if manifest.examples() == 0 => Err(bad("the cache has no examples")),
             Some(manifest) => Ok(Self { folder: folder.to_owned(), manifest }),
             None if has_files(folder) => {
-                Err(bad("the cache is not finished; run demask cache generate again to go on"))
+                Err(bad("the cache is not finished; generate it again to go on"))
             }
             None => {
-                Err(bad("is not a TV cache: it has no manifest.json; make one with demask cache generate"))
+                Err(bad("is not a TV cache: it has no manifest.json; a TV cache has to be generated first"))
             }
         }
     }
 
     /// What it is of.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &TvCacheHeader {
         &self.manifest.header
     }
 
@@ -109,7 +109,7 @@ pub(super) fn name(index: usize) -> String {
 }
 
 /// What the footer of a finished file says.
-pub(super) fn footer(path: &Path) -> Result<(Header, FileEntry, Vec<Refused>)> {
+pub(super) fn footer(path: &Path) -> Result<(TvCacheHeader, FileEntry, Vec<Refused>)> {
     let file = File::open(path).map_err(Error::read(path))?;
     let reader = SerializedFileReader::new(file).map_err(Error::parquet(path))?;
     let entries = reader.metadata().file_metadata().key_value_metadata();
@@ -117,7 +117,7 @@ pub(super) fn footer(path: &Path) -> Result<(Header, FileEntry, Vec<Refused>)> {
         let key = format!("demask.{key}");
         entries?.iter().find(|entry| entry.key == key)?.value.clone()
     };
-    let parse = || -> Option<(Header, FileEntry, Vec<Refused>)> {
+    let parse = || -> Option<(TvCacheHeader, FileEntry, Vec<Refused>)> {
         let header = serde_json::from_str(&entry("header")?).ok()?;
         let file = serde_json::from_str(&entry("file")?).ok()?;
         Some((header, file, serde_json::from_str(&entry("refused")?).ok()?))

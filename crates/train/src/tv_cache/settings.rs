@@ -33,10 +33,10 @@ impl HiddenRows {
     }
 }
 
-/// Settings of a cache.
+/// TvCacheSettings of a cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct TvCacheSettings {
     /// Seed of masks and draws.
     pub seed: u64,
     /// Independent masks per response (the paper: 5).
@@ -59,7 +59,7 @@ pub struct Settings {
     pub hidden_dtype: Stored,
 }
 
-impl Default for Settings {
+impl Default for TvCacheSettings {
     fn default() -> Self {
         Self {
             seed: 0,
@@ -76,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl TvCacheSettings {
     /// Refuses values that make no cache.
     pub fn check(&self) -> Result<()> {
         let refuse = |name, value: String, allowed| Err(Error::Setting { name, value, allowed });

@@ -17,7 +17,7 @@ pub struct Response {
 }
 
 /// Responses by number.
-pub trait Source {
+pub trait ResponseSource {
     /// How many there are.
     fn len(&self) -> usize;
 
@@ -43,7 +43,7 @@ pub struct Generated<F> {
     pub make: F,
 }
 
-impl<F: Fn(usize) -> Result<Response, String>> Source for Generated<F> {
+impl<F: Fn(usize) -> Result<Response, String>> ResponseSource for Generated<F> {
     fn len(&self) -> usize {
         self.len
     }

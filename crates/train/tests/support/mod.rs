@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::Store;
 use demask_model::{LoadOptions, Transformer};
-use demask_train::cache::{Generated, Generator, Outcome, Part, Response, Settings, Source};
+use demask_engine::Shard;
+use demask_train::tv_cache::{Generated, Generator, Outcome, Response, TvCacheSettings, ResponseSource};
 use serde_json::Value;
 
 pub fn folder() -> PathBuf {
@@ -45,7 +46,7 @@ pub fn ids(name: &str) -> Vec<u32> {
 }
 
 /// Problems of the fixture with their answers, over and over under new ids; some rows are bad.
-pub fn responses(count: usize) -> impl Source {
+pub fn responses(count: usize) -> impl ResponseSource {
     let expected = expected();
     let list = |value: &Value| -> Vec<u32> {
         value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
@@ -66,22 +67,22 @@ pub fn responses(count: usize) -> impl Source {
     Generated { identity: format!("toy:{count}"), len: count, make }
 }
 
-pub fn settings() -> Settings {
-    Settings {
+pub fn settings() -> TvCacheSettings {
+    TvCacheSettings {
         seed: 7,
         masks_per_response: 2,
         repeat_share: 0.3,
         responses_per_file: 4,
-        ..Settings::default()
+        ..TvCacheSettings::default()
     }
 }
 
 pub fn generate(
-    source: &dyn Source,
-    settings: &Settings,
+    source: &dyn ResponseSource,
+    settings: &TvCacheSettings,
     folder: &Path,
     token_budget: usize,
-    part: Part,
+    shard: Shard,
 ) -> Outcome {
     let backbone = backbone();
     let generator = Generator { backbone: &backbone, source, settings, folder, token_budget, part };

@@ -3,7 +3,7 @@
 //! Machines are noisy: what is compared runs alternately in one process, several times, and the median is shown with
 //! its quartiles. `measure` times, `report` shows.
 
-mod cache;
+mod tv_cache;
 mod candle;
 mod compare;
 mod decode;
@@ -19,7 +19,7 @@ mod scaling;
 
 use anyhow::{Context as _, Result};
 
-/// Measures speed: the machine's peak, products, forward passes, the cache, the predictor
+/// Measures speed: the machine's peak, products, forward passes, the TV cache, the predictor
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -32,7 +32,8 @@ enum Command {
     Gemm(gemm::Args),
     Forward(forward::Args),
     Decode(Box<decode::Args>),
-    Cache(Box<cache::Args>),
+    #[command(name = "tv-cache", alias = "cache")]
+    TvCache(Box<tv_cache::Args>),
     Predictor(predictor::Args),
     Scaling(scaling::Args),
     Quality(Box<quality::Args>),
@@ -83,7 +84,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Gemm(args) => gemm::run(args),
         Command::Forward(args) => forward::run(args),
         Command::Decode(args) => decode::run(args),
-        Command::Cache(args) => cache::run(args),
+        Command::TvCache(args) => tv_cache::run(args),
         Command::Predictor(args) => predictor::run(args),
         Command::Scaling(args) => scaling::run(args),
         Command::Quality(args) => quality::run(args),

@@ -15,14 +15,14 @@ use demask::model::checkpoint::Dtype;
 use demask::model::text::{ChatTemplate, Tokenizer};
 use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
 use demask::plot::{Mark, Series};
-use demask::train::cache::Response;
+use demask::train::tv_cache::Response;
 use demask::train::data::Encoder;
 
 use super::gemm::noise;
 use super::measure::Spread;
 use super::report::{Cell, Output, Report};
 use crate::args::ModelArgs;
-use crate::command::cache::data::Data;
+use crate::command::tv_cache::data::Data;
 
 /// What int8 changes: marginals and decoded tokens of a model, or the error of products with outliers
 #[derive(Debug, clap::Args)]

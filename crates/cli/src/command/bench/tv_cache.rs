@@ -3,7 +3,7 @@
 use anyhow::Result;
 use demask::model::{Backbone, Transformer};
 use demask::plot::{Mark, Series};
-use demask::train::cache::bench::{self, Workload};
+use demask::train::tv_cache::bench::{self, Workload};
 
 use super::measure::Spread;
 use super::model::ModelShape;

@@ -12,7 +12,7 @@ use demask::decode::{Canvas, Decoder, Job, Options, StrategySpec};
 use demask::eval::task::{self, Problem, Task};
 use demask::model::text::{ChatTemplate, Tokenizer};
 use demask::model::{Spec, Transformer};
-use demask::train::pretrain::{Config, Objective, Progress, Score, Watcher};
+use demask::train::pretrain::{Config, Objective, PretrainProgress, Score, Watcher};
 
 use super::examples::encode;
 
@@ -108,7 +108,7 @@ impl Watcher for Terminal<'_> {
         eprintln!("{:.2} M parameters, {step} updates done", parameters as f64 / 1e6);
     }
 
-    fn on_step(&mut self, progress: &Progress) -> ControlFlow<()> {
+    fn on_step(&mut self, progress: &PretrainProgress) -> ControlFlow<()> {
         if let Some(point) = &progress.logged {
             let stage = match progress.objective {
                 Objective::Autoregressive => "autoregressive",

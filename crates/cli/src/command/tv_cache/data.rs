@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use demask::eval::task::{self, Split, Task};
 use demask::hub_options;
 use demask::model::checkpoint::source;
-use demask::train::cache::{Generated, Response, Source};
+use demask::train::tv_cache::{Generated, Response, ResponseSource};
 use demask::train::data::{self, Content, Encoded, Encoder, Records};
 
 use crate::downloads::Downloads;
@@ -44,7 +44,7 @@ impl Data {
     }
 
     /// The responses as token ids.
-    pub(crate) fn source<'a>(&'a self, encoder: &'a Encoder) -> Box<dyn Source + 'a> {
+    pub(crate) fn source<'a>(&'a self, encoder: &'a Encoder) -> Box<dyn ResponseSource + 'a> {
         match self {
             Self::Files(records) => Box::new(Encoded { records: records.as_ref(), encoder }),
             Self::Tasks { tasks, count, seed } => {

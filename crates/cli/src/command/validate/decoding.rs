@@ -30,7 +30,7 @@ pub(super) struct Args {
     data: String,
     /// Prompts that each combination decodes
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    examples: u32,
+    limit: u32,
     /// Only strategies with this word in their name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         usage!("this command runs every strategy; --only WORD picks some of them");
     }
     let model = args.model.open()?;
-    let prompts: Vec<Vec<u32>> = Examples::open(&args.data, &model, args.examples as usize)?
+    let prompts: Vec<Vec<u32>> = Examples::open(&args.data, &model, args.limit as usize)?
         .map(|example| Ok(example?.prompt))
         .collect::<Result<_>>()?;
     let block = args.decode.block_length.unwrap_or(16) as usize;

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use demask::Model;
-use demask::eval::example::Example;
+use demask::eval::theory::example::Example;
 use demask::eval::task::{self, Task};
-use demask::train::cache::Source;
+use demask::train::tv_cache::ResponseSource;
 use demask::train::data::{self, Encoded, Encoder};
 
-use crate::command::cache::data::Data;
+use crate::command::tv_cache::data::Data;
 
 /// Rows read at a time.
 const ROWS: usize = 64;

@@ -1,7 +1,7 @@
 //! Layouts of the paper's tables.
 
 use super::*;
-use crate::runner::Spent;
+use crate::run::Spent;
 
 fn sample(strategy: &str, task: &str, index: usize, correct: bool, wall: f64) -> Sample {
     Sample {
@@ -56,7 +56,7 @@ fn table_1_has_methods_tasks_speed_ups_and_an_average_without_the_tuned_task() {
 
 #[test]
 fn table_2_wants_a_run_without_filling() {
-    let header: Header = serde_json::from_value(serde_json::json!({
+    let header: RunHeader = serde_json::from_value(serde_json::json!({
         "demask_eval": 1, "model": "m", "backbone": "b", "predictor": null, "split": "test",
         "sampling": {"temperature": 0.0, "top_p": null, "top_k": null}, "eos": "none", "block_length": null, "cache": "none",
         "guidance": 0.0, "eos_penalty": 0.0, "min_new_tokens": 0, "seed": 0
@@ -67,6 +67,6 @@ fn table_2_wants_a_run_without_filling() {
     assert_eq!(table.columns.len(), 1 + 3 * 3);
     assert_eq!(table.rows[1][7].text, "80.0±20.0");
     assert!(table.rows[1][7].bold);
-    let filled = Header { eos: EosPolicy::FillAfter, ..header };
+    let filled = RunHeader { eos: EosPolicy::FillAfter, ..header };
     assert!(eos_table(&filled, &samples()).unwrap_err().to_string().contains("needs a run with none"));
 }

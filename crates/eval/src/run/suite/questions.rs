@@ -20,7 +20,7 @@ use crate::task::Score;
 pub struct Questions {
     name: String,
     definition: &'static Definition,
-    asked: Arc<Vec<Asked>>,
+    asked: Arc<Vec<Prepared>>,
     first: usize,
     sandbox: Option<Arc<Sandbox>>,
 }
@@ -36,8 +36,8 @@ pub struct Reader<'a> {
     pub length: Option<usize>,
 }
 
-struct Asked {
-    item: benchmark::Item,
+struct Prepared {
+    item: benchmark::Question,
     prompt: String,
     tokens: Vec<u32>,
     /// The prompt lost more of its beginning than the protocol takes.
@@ -47,7 +47,7 @@ struct Asked {
 impl Questions {
     /// The first `limit` of these questions, of every subject alike. A benchmark of programs needs the sandbox.
     pub fn new(
-        (definition, mut items): (&'static Definition, Vec<benchmark::Item>),
+        (definition, mut items): (&'static Definition, Vec<benchmark::Question>),
         limit: usize,
         reader: &Reader<'_>,
         sandbox: Option<Arc<Sandbox>>,
@@ -62,7 +62,7 @@ impl Questions {
         };
         items.sort_by_key(|item| item.doc_id);
         items.truncate(limit);
-        let asked: Vec<Asked> = items.into_par_iter().map(|item| ask(item, reader)).collect::<Result<_>>()?;
+        let asked: Vec<Prepared> = items.into_par_iter().map(|item| ask(item, reader)).collect::<Result<_>>()?;
         let first = asked.len();
         Ok(Self { name, definition, asked: Arc::new(asked), first, sandbox })
     }
@@ -78,7 +78,7 @@ impl Questions {
     }
 }
 
-fn ask(mut item: benchmark::Item, reader: &Reader<'_>) -> Result<Asked> {
+fn ask(mut item: benchmark::Question, reader: &Reader<'_>) -> Result<Prepared> {
     item.max_new_tokens = reader.length.unwrap_or(item.max_new_tokens);
     let positions = reader.text.spec().max_positions;
     if item.max_new_tokens >= positions {
@@ -92,7 +92,7 @@ fn ask(mut item: benchmark::Item, reader: &Reader<'_>) -> Result<Asked> {
     let ids = item.encode(&prompt, reader.text.tokenizer())?;
     let tokens = item.kept(&ids, positions).to_vec();
     let cut = tokens.len() < ids.len().min(item.max_prompt_tokens.unwrap_or(usize::MAX));
-    Ok(Asked { item, prompt, tokens, cut })
+    Ok(Prepared { item, prompt, tokens, cut })
 }
 
 impl Suite for Questions {
@@ -113,7 +113,7 @@ impl Suite for Questions {
     }
 
     fn item(&self, index: usize, _: &Text) -> Result<Item> {
-        let Asked { item, prompt, tokens, .. } = &self.asked[index];
+        let Prepared { item, prompt, tokens, .. } = &self.asked[index];
         Ok(Item {
             id: item.id(),
             kind: (item.task != self.name).then(|| item.task.clone()),

@@ -7,7 +7,7 @@ use demask_decode::rng::{Purpose, Rng};
 use demask_decode::strategy::{Probe, Question};
 use demask_model::Backbone;
 
-use super::{Selected, Settings};
+use super::{Selected, BoundSettings};
 use crate::error::Result;
 
 /// Logits of marginals that are held at once.
@@ -28,7 +28,7 @@ pub struct Estimate {
 pub(super) fn estimate(
     backbone: &dyn Backbone,
     sets: &[Selected],
-    settings: &Settings,
+    settings: &BoundSettings,
     done: &mut dyn FnMut(usize),
 ) -> Result<Vec<Estimate>> {
     let vocab = backbone.spec().vocab;
@@ -64,7 +64,7 @@ struct Chain {
     log_ratio: f64,
 }
 
-fn together(backbone: &dyn Backbone, sets: &[Selected], settings: &Settings) -> Result<Vec<Estimate>> {
+fn together(backbone: &dyn Backbone, sets: &[Selected], settings: &BoundSettings) -> Result<Vec<Estimate>> {
     let probe = BackboneProbe::new(backbone, settings.token_budget);
     let mask = backbone.spec().ids.mask;
     let marginals = marginals(&probe, sets, mask)?;

@@ -11,8 +11,8 @@ fn joint() -> Tabular {
     Tabular::new(4, 2, (0..16).map(weight).collect()).unwrap()
 }
 
-fn settings(chains: usize, taus: &[f32], strategy: &str) -> Settings {
-    Settings {
+fn settings(chains: usize, taus: &[f32], strategy: &str) -> BoundSettings {
+    BoundSettings {
         strategy: strategy.parse().unwrap(),
         taus: taus.to_vec(),
         chains,

@@ -1,12 +1,12 @@
-//! What was measured, one JSON line per mask, in a [`crate::journal`].
+//! What was measured, one JSON line per mask, in a [`crate::run::journal`].
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::SubadditivitySettings;
 use crate::error::{Error, Result};
-use crate::journal;
+use crate::run::journal;
 
 const FILE: &str = "records.jsonl";
 
@@ -35,18 +35,18 @@ pub struct Record {
 
 impl Record {
     /// `RHS − LHS` at the targets.
-    pub fn slack(&self) -> impl Iterator<Item = f32> {
+    pub fn slack(&self) -> impl Iterator<Probed = f32> {
         self.rhs.iter().zip(&self.lhs).map(|(rhs, lhs)| rhs - lhs)
     }
 }
 
 /// First line: what the records belong to.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Header {
+struct JournalHeader {
     demask_sub_additivity: u32,
     backbone: String,
     #[serde(flatten)]
-    settings: Settings,
+    settings: SubadditivitySettings,
 }
 
 /// The records of a run.
@@ -54,10 +54,10 @@ pub(super) struct Journal(journal::Journal<Record>);
 
 impl Journal {
     /// Opens the folder's records, or begins them.
-    pub(super) fn open(folder: &Path, settings: &Settings, backbone: &str) -> Result<Self> {
+    pub(super) fn open(folder: &Path, settings: &SubadditivitySettings, backbone: &str) -> Result<Self> {
         let header =
-            Header { demask_sub_additivity: 1, backbone: backbone.into(), settings: settings.clone() };
-        let same = |found: &Header| {
+            JournalHeader { demask_sub_additivity: 1, backbone: backbone.into(), settings: settings.clone() };
+        let same = |found: &JournalHeader| {
             if *found == header {
                 return Ok(());
             }
@@ -98,8 +98,8 @@ impl Journal {
     }
 }
 
-fn describe(header: &Header) -> String {
-    let Settings { seed, masks_per_response, largest_set } = header.settings;
+fn describe(header: &JournalHeader) -> String {
+    let SubadditivitySettings { seed, masks_per_response, largest_set } = header.settings;
     format!(
         "backbone {}, seed {seed}, {masks_per_response} masks and sets up to {largest_set}",
         header.backbone

@@ -6,9 +6,9 @@ use demask_decode::probe::BackboneProbe;
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::Backbone;
 
-use super::{Record, Settings};
+use super::{Record, SubadditivitySettings};
 use crate::error::Result;
-use crate::example::Example;
+use crate::theory::example::Example;
 
 /// Full batches that masks are gathered for, so that the last, smaller one weighs little.
 const BATCHES: usize = 4;
@@ -18,7 +18,7 @@ const BASE_LOGITS: usize = 1 << 26;
 const SIZE: u64 = u64::MAX;
 
 /// A masked response and the set to reveal.
-pub(super) struct Item {
+pub(super) struct Probed {
     id: String,
     mask: u32,
     rng: Rng,
@@ -30,9 +30,9 @@ pub(super) struct Item {
     mask_id: u32,
 }
 
-impl Item {
+impl Probed {
     /// Mask number `mask` of an example, and its set.
-    pub(super) fn draw(example: &Example, mask: u32, settings: &Settings, mask_id: u32) -> Self {
+    pub(super) fn draw(example: &Example, mask: u32, settings: &SubadditivitySettings, mask_id: u32) -> Self {
         let rng = Rng::named(settings.seed, &example.id);
         let mut canvas = [example.prompt.as_slice(), &example.response].concat();
         let index = u64::from(mask);
@@ -82,7 +82,7 @@ fn set(rng: Rng, mask: u64, masked: &[usize], largest: usize) -> Vec<usize> {
 }
 
 /// How many of the first items are measured together.
-pub(super) fn gather(items: &[Item], vocab: usize, token_budget: usize) -> usize {
+pub(super) fn gather(items: &[Probed], vocab: usize, token_budget: usize) -> usize {
     let (mut tokens, mut logits) = (0, 0);
     let fits = items.iter().take_while(|item| {
         tokens += item.passes() * item.canvas.len();
@@ -95,7 +95,7 @@ pub(super) fn gather(items: &[Item], vocab: usize, token_budget: usize) -> usize
 /// Measures items together; also says how many forward passes it took.
 pub(super) fn measure(
     backbone: &dyn Backbone,
-    items: &[Item],
+    items: &[Probed],
     token_budget: usize,
 ) -> Result<(Vec<Record>, usize)> {
     let probe = BackboneProbe::new(backbone, token_budget);

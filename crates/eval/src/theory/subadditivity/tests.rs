@@ -29,8 +29,8 @@ fn examples(count: usize) -> Vec<Result<Example>> {
     (0..count).map(|i| Ok(example(i))).collect()
 }
 
-fn settings() -> Settings {
-    Settings { seed: 3, ..Settings::default() }
+fn settings() -> SubadditivitySettings {
+    SubadditivitySettings { seed: 3, ..SubadditivitySettings::default() }
 }
 
 fn whole(joint: &Tabular, folder: &Path, count: usize, budget: usize) -> Report {
@@ -99,8 +99,8 @@ fn an_interrupted_run_ends_like_a_whole_one() {
 fn other_settings_or_data_are_refused() {
     let (joint, folder) = (joint(), tempfile::tempdir().unwrap());
     whole(&joint, folder.path(), 3, 64);
-    let other = Settings { seed: 4, ..settings() };
-    let again = |settings: &Settings, examples: Vec<Result<Example>>| {
+    let other = SubadditivitySettings { seed: 4, ..settings() };
+    let again = |settings: &SubadditivitySettings, examples: Vec<Result<Example>>| {
         let watch = &mut |_| ControlFlow::Continue(());
         run(&joint, examples, settings, 64, folder.path(), watch).unwrap_err().to_string()
     };

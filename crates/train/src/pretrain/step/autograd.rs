@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use demask_model::{Spec, Transformer};
 
 use super::Gradient;
-use crate::pretrain::batch::Part;
+use crate::pretrain::batch::BatchPart;
 use crate::pretrain::error::Result;
 use crate::pretrain::layout::Layout;
 use crate::pretrain::loss::{self, Loss};
@@ -26,7 +26,7 @@ impl Autograd {
 }
 
 impl Gradient for Autograd {
-    fn add(&mut self, parameters: &[f32], part: &Part, gradient: &mut [f32]) -> Result<Loss> {
+    fn add(&mut self, parameters: &[f32], part: &BatchPart, gradient: &mut [f32]) -> Result<Loss> {
         for (var, slot) in self.vars.iter().zip(self.layout.slots()) {
             var.set(&Tensor::from_slice(
                 &parameters[slot.range.clone()],

@@ -11,7 +11,7 @@ use demask_model::Spec;
 use super::Gradient;
 use super::block::{Geometry, Kept, Places, Scratch, through, weight};
 use super::rows::{asking, gather, room, scatter_add};
-use crate::pretrain::batch::Part;
+use crate::pretrain::batch::BatchPart;
 use crate::pretrain::error::Result;
 use crate::pretrain::layout::Layout;
 use crate::pretrain::loss::{Loss, cross_entropy};
@@ -75,7 +75,7 @@ impl Fused {
 }
 
 impl Gradient for Fused {
-    fn add(&mut self, parameters: &[f32], part: &Part, gradient: &mut [f32]) -> Result<Loss> {
+    fn add(&mut self, parameters: &[f32], part: &BatchPart, gradient: &mut [f32]) -> Result<Loss> {
         let (positions, segments) = asking(&part.packed, &part.rows);
         let every = Geometry {
             rows: None,
@@ -136,7 +136,7 @@ impl Gradient for Fused {
 
 impl Fused {
     /// Final norm, head and loss, and their gradient down to the last block's output.
-    fn predict(&mut self, parameters: &[f32], part: &Part, gradient: &mut [f32]) -> Loss {
+    fn predict(&mut self, parameters: &[f32], part: &BatchPart, gradient: &mut [f32]) -> Loss {
         let (rows, d, vocab) = (part.rows.len(), self.spec.hidden, self.spec.vocab);
         let (norm, head) = (&parameters[self.norm.clone()], &parameters[self.head.clone()]);
         let last = room(&mut self.last, rows * d);

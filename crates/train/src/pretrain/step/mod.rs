@@ -15,7 +15,7 @@ use demask_model::Spec;
 pub use autograd::Autograd;
 pub use fused::Fused;
 
-use super::batch::Part;
+use super::batch::BatchPart;
 use super::error::Result;
 use super::layout::Layout;
 use super::loss::Loss;
@@ -23,7 +23,7 @@ use super::loss::Loss;
 /// Something that differentiates the loss.
 pub trait Gradient {
     /// Adds the gradient of the loss of `part` at `parameters` to `gradient`, both in the layout's order.
-    fn add(&mut self, parameters: &[f32], part: &Part, gradient: &mut [f32]) -> Result<Loss>;
+    fn add(&mut self, parameters: &[f32], part: &BatchPart, gradient: &mut [f32]) -> Result<Loss>;
 
     /// Tokens of a part that it works best with.
     fn part_tokens(&self) -> usize;
