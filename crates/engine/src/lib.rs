@@ -16,6 +16,7 @@ mod answer;
 pub mod batch;
 mod decoding;
 mod defaults;
+mod description;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
@@ -35,6 +36,7 @@ mod words;
 pub use answer::Answer;
 pub use decoding::{Decoding, USUAL_LENGTH};
 pub use defaults::Defaults;
+pub use description::Description;
 pub use error::{Error, Result, is_mistake};
 pub use forward::{DependencyMap, Forward};
 pub use generate::{Generate, Many, One};

@@ -1,0 +1,194 @@
+//! What a checkpoint is and what running it will take: one value, shown as text or as JSON.
+//!
+//! Invariant: no weight is read, only how many there are; a folder with config and tokenizer alone can be described.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use demask_model::checkpoint::{INDEX, Store, WEIGHTS};
+use demask_model::gguf::{self, Gguf};
+use demask_model::text::{ChatTemplate, Tokenizer};
+use demask_model::{Precision, Spec, memory};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::load::PREDICTOR;
+use crate::text::Text;
+use crate::words::counted;
+
+/// A checkpoint described.
+#[derive(Debug, Clone, Serialize)]
+pub struct Description {
+    folder: PathBuf,
+    architecture: &'static str,
+    parameters: usize,
+    vocab: usize,
+    hidden: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    ffn: usize,
+    rope_theta: f64,
+    eps: f32,
+    max_positions: usize,
+    tied: bool,
+    qkv_bias: bool,
+    shift: bool,
+    mask: u32,
+    eos: Vec<u32>,
+    pad: Option<u32>,
+    bos: Option<u32>,
+    weights_bytes: Option<usize>,
+    length: usize,
+    memory_bytes: usize,
+    tokenizer: Option<usize>,
+    chat_template: Option<Vec<String>>,
+    predictor: bool,
+    #[serde(skip)]
+    tensors: usize,
+    #[serde(skip)]
+    unused_ids: usize,
+    #[serde(skip)]
+    memory: memory::Memory,
+}
+
+impl Description {
+    /// Of a checkpoint folder or GGUF file; the memory is that of a canvas of `length` tokens in this precision (as
+    /// stored if `None`).
+    pub fn of(folder: &Path, precision: Option<Precision>, length: usize) -> Result<Self> {
+        let gguf = if gguf::is_gguf(folder) { Some(Gguf::open(folder)?) } else { None };
+        let weights = match &gguf {
+            Some(gguf) => Some((gguf.size_in_bytes(), gguf.tensors())),
+            None if has_weights(folder) => {
+                let store = Store::open(folder)?;
+                Some((store.size_in_bytes(), store.names().len()))
+            }
+            None => None,
+        };
+        let chat = ChatTemplate::open(folder)?;
+        let chat_template = chat.as_ref().map(|chat| chat.names().to_vec());
+        let spec = Spec::from_folder(folder)?;
+        let (spec, tokenizer) = if gguf.is_some() || has_tokenizer(folder) {
+            let tokenizer = Tokenizer::open(folder, spec.vocab)?;
+            let text = Text::new(folder, spec, tokenizer, chat);
+            (text.spec().clone(), Some(text.tokenizer().clone()))
+        } else {
+            (spec, None)
+        };
+        let stored = weights.map(|(bytes, _)| bytes as f64 / spec.parameters() as f64);
+        let memory = memory::estimate(&spec, stored, precision, length, tokenizer_bytes(folder));
+        Ok(Self {
+            folder: folder.to_owned(),
+            architecture: spec.architecture,
+            parameters: spec.parameters(),
+            vocab: spec.vocab,
+            hidden: spec.hidden,
+            layers: spec.layers,
+            heads: spec.heads,
+            kv_heads: spec.kv_heads,
+            head_dim: spec.head_dim,
+            ffn: spec.ffn,
+            rope_theta: spec.rope_theta,
+            eps: spec.eps,
+            max_positions: spec.max_positions,
+            tied: spec.tied,
+            qkv_bias: spec.qkv_bias,
+            shift: spec.shift,
+            mask: spec.ids.mask,
+            eos: spec.ids.eos,
+            pad: spec.ids.pad,
+            bos: spec.ids.bos,
+            weights_bytes: weights.map(|(bytes, _)| bytes),
+            length,
+            memory_bytes: memory.total(),
+            tokenizer: tokenizer.as_ref().map(Tokenizer::size),
+            chat_template,
+            predictor: folder.join(PREDICTOR).exists(),
+            tensors: weights.map_or(0, |(_, tensors)| tensors),
+            unused_ids: tokenizer.map_or(0, |tokenizer| tokenizer.holes().len()),
+            memory,
+        })
+    }
+
+    /// The lines of the text: a name and what is said of it.
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let optional = |id: Option<u32>| id.map_or("none".into(), |id: u32| id.to_string());
+        let eos: Vec<String> = self.eos.iter().map(u32::to_string).collect();
+        let memory = &self.memory;
+        vec![
+            ("folder", self.folder.display().to_string()),
+            ("architecture", format!("{}, {:.1} M parameters", self.architecture, self.parameters as f64 / 1e6)),
+            ("vocabulary", self.vocab.to_string()),
+            ("hidden", format!("{} in {}, MLP {}", self.hidden, counted(self.layers, "layer"), self.ffn)),
+            ("heads", format!("{} of {} with {} key/value heads", self.heads, self.head_dim, self.kv_heads)),
+            ("context", format!("{} positions, rope theta {}", self.max_positions, self.rope_theta)),
+            ("numerics", format!("RMSNorm eps {:e}, qkv bias {}, tied head {}", self.eps, self.qkv_bias, self.tied)),
+            ("logit shift", format!("row i{} predicts position i", if self.shift { "-1" } else { "" })),
+            (
+                "ids",
+                format!(
+                    "mask {}, eos {}, pad {}, bos {}",
+                    self.mask,
+                    eos.join("+"),
+                    optional(self.pad),
+                    optional(self.bos)
+                ),
+            ),
+            (
+                "weights",
+                self.weights_bytes.map_or("none in this folder".into(), |bytes| {
+                    format!("{} in {}", size(bytes), counted(self.tensors, "tensor"))
+                }),
+            ),
+            (
+                "tokenizer",
+                self.tokenizer.map_or("none".into(), |tokens| {
+                    format!("{tokens} tokens, {} ids of the vocabulary unused", self.unused_ids)
+                }),
+            ),
+            ("chat template", self.chat_template.as_ref().map_or("none".into(), |names| names.join(", "))),
+            ("predictor", if self.predictor { PREDICTOR.into() } else { "none".into() }),
+            (
+                "memory",
+                format!(
+                    "about {} at {}: weights {}, then activations {} or logits {}, the rest {}",
+                    size(memory.total()),
+                    counted(self.length, "token"),
+                    size(memory.weights),
+                    size(memory.activations),
+                    size(memory.logits),
+                    size(memory.rest)
+                ),
+            ),
+        ]
+    }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines().into_iter().try_for_each(|(name, value)| writeln!(f, "{name:<18} {value}"))
+    }
+}
+
+fn size(bytes: usize) -> String {
+    let (unit, name) = if bytes >= 1 << 30 { (1_u64 << 30, "GiB") } else { (1 << 20, "MiB") };
+    format!("{:.2} {name}", bytes as f64 / unit as f64)
+}
+
+fn tokenizer_bytes(folder: &Path) -> usize {
+    std::fs::metadata(folder.join("tokenizer.json")).map_or(0, |file| file.len() as usize)
+}
+
+fn has_tokenizer(folder: &Path) -> bool {
+    folder.join("tokenizer.json").exists() || folder.join("vocab.json").exists()
+}
+
+fn has_weights(folder: &Path) -> bool {
+    let shards_here = || {
+        std::fs::read_dir(folder).is_ok_and(|mut d| {
+            d.any(|f| f.is_ok_and(|f| f.path().extension().is_some_and(|e| e == "safetensors")))
+        })
+    };
+    folder.join(WEIGHTS).exists() || (folder.join(INDEX).exists() && shards_here())
+}
