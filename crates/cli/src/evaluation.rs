@@ -9,8 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use demask::{Model, Shard};
 use demask::decode::StrategySpec;
-use demask::eval::benchmark;
-use demask::eval::run::{self, RunHeader, Plan, RunProgress, Records};
+use demask::eval::run::{self, names, RunHeader, Plan, RunProgress, Records};
 use demask::eval::sandbox::Sandbox;
 use demask::eval::run::suite::{Generated, Questions, Reader, Suite};
 use demask::eval::task::{self, Split};
@@ -61,8 +60,7 @@ impl EvalArgs {
 
     /// The tasks, `all` spelled out.
     fn names(&self) -> Result<Vec<String>> {
-        let known = |name: &str| benchmark::ALL.iter().any(|d| d.answers_to(name));
-        names(&self.tasks, &known)
+        Ok(names::resolve(&self.tasks, true)?)
     }
 }
 
@@ -213,39 +211,6 @@ impl<'a> Evaluation<'a> {
         bar.finish();
         Ok(())
     }
-}
-
-/// Names of generated tasks, `all` spelled out; an unknown one is refused.
-pub fn task_names(given: &[String]) -> Result<Vec<String>> {
-    names(given, &|_| false)
-}
-
-/// Names of generated tasks and of others that are known, each once.
-fn names(given: &[String], also: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
-    let tasks: Vec<String> = task::all().iter().map(|t| t.name().to_owned()).collect();
-    let mut found: Vec<String> = Vec::new();
-    for name in given.iter().map(|n| n.trim()).filter(|n| !n.is_empty()) {
-        if name == "all" {
-            found.extend(tasks.iter().cloned());
-        } else if tasks.iter().any(|task| task == name) || also(name) {
-            found.push(name.to_owned());
-        } else {
-            let tasks = tasks.join(", ");
-            let benchmarks = "; the benchmarks are gsm8k, mmlu_pro, humaneval, mbpp, countdown, sudoku";
-            let benchmarks = if also("gsm8k") { benchmarks } else { "" };
-            usage!("there is no task {name:?}; the tasks are {tasks}, or all of them with all{benchmarks}");
-        }
-    }
-    let mut unique: Vec<String> = Vec::new();
-    found.into_iter().for_each(|name| {
-        if !unique.contains(&name) {
-            unique.push(name);
-        }
-    });
-    if unique.is_empty() {
-        usage!("no task was named; the tasks are {}", tasks.join(", "));
-    }
-    Ok(unique)
 }
 
 /// A bar with the running accuracy; each finished cell leaves a line.

@@ -114,7 +114,8 @@ fn run(command: Command) -> anyhow::Result<()> {
 fn is_usage(error: &anyhow::Error) -> bool {
     let engine = error.downcast_ref::<demask::Error>().is_some_and(demask::Error::is_mistake);
     let decode = error.downcast_ref().is_some_and(demask::engine::is_mistake);
-    engine || decode || error.downcast_ref::<Usage>().is_some()
+    let task = matches!(error.downcast_ref(), Some(demask::eval::Error::UnknownTask(_)));
+    engine || decode || task || error.downcast_ref::<Usage>().is_some()
 }
 
 /// What the command line adds to a library's sentence: the flag that helps.

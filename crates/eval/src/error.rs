@@ -46,6 +46,9 @@ pub enum Error {
         /// What differs.
         problem: String,
     },
+    /// There is no task of a name, or none was named.
+    #[error("{0}")]
+    UnknownTask(String),
     /// The data to measure on could not be read.
     #[error("{0}")]
     Data(String),

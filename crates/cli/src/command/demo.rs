@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use demask::decode::StrategySpec;
+use demask::eval::run::names;
 use demask::eval::run::suite::{Generated, Suite};
 use demask::eval::task::{self, Split};
 use demask::{Decoding, Model, Prompt, counted};
 
 use crate::args::{CanvasArgs, ModelArgs};
-use crate::evaluation::task_names;
 use crate::replay::{Panel, play};
 
 /// Shows prompts to try, and DEMASK beside one-token decoding on one of them
@@ -39,7 +39,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    task_names(std::slice::from_ref(&args.task))?;
+    names::resolve(&[&args.task], false)?;
     let mut out = std::io::stdout().lock();
     if args.prompts > 0 {
         writeln!(out, "Prompts to try with demask generate \"…\":")?;

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use demask::eval::run::names;
 use demask::eval::task::{self, Facts, Problem, Split};
 use serde_json::{Value, json};
 
@@ -47,10 +48,7 @@ pub enum Format {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let Some(task) = task::by_name(&args.task) else {
-        let known: Vec<&str> = task::all().iter().map(|t| t.name()).collect();
-        usage!("there is no task {:?}; the tasks are {}", args.task, known.join(", "));
-    };
+    let [task] = &names::tasks(&args.task)?[..] else { usage!("one task is printed at a time") };
     let split = match args.split {
         SplitArg::Train => Split::Train,
         SplitArg::Validation => Split::Validation,

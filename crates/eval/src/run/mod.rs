@@ -9,6 +9,7 @@
 mod batch;
 pub mod grid;
 pub mod journal;
+pub mod names;
 mod record;
 pub mod suite;
 pub mod sweep;

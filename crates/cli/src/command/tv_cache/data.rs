@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use demask::eval::run::names;
 use demask::eval::task::{self, Split, Task};
 use demask::hub_options;
 use demask::model::checkpoint::source;
@@ -32,8 +33,8 @@ pub(crate) enum Data {
 impl Data {
     /// Opens what the flag names.
     pub(crate) fn open(text: &str, limit: Option<usize>, seed: u64) -> Result<Self> {
-        if let Some(names) = text.strip_prefix("task:") {
-            return Ok(Self::Tasks { tasks: tasks(names)?, count: limit.unwrap_or(PROBLEMS), seed });
+        if let Some(listed) = text.strip_prefix("task:") {
+            return Ok(Self::Tasks { tasks: names::tasks(listed)?, count: limit.unwrap_or(PROBLEMS), seed });
         }
         let path = Path::new(text);
         if path.exists() {
@@ -56,23 +57,6 @@ impl Data {
             }
         }
     }
-}
-
-fn tasks(names: &str) -> Result<Vec<Box<dyn Task>>> {
-    if names == "all" {
-        return Ok(task::all());
-    }
-    let mut tasks = Vec::new();
-    for name in names.split(',') {
-        match task::by_name(name) {
-            Some(task) => tasks.push(task),
-            None => {
-                let known: Vec<&str> = task::all().iter().map(|task| task.name()).collect();
-                bail!("there is no task {name:?}; the tasks are {} (or all)", known.join(", "));
-            }
-        }
-    }
-    Ok(tasks)
 }
 
 fn problem(tasks: &[Box<dyn Task>], seed: u64, index: usize, encoder: &Encoder) -> Result<Response, String> {

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use anyhow::Result;
 use demask::Model;
 use demask::eval::theory::example::Example;
-use demask::eval::task::{self, Task};
+use demask::eval::run::names;
+use demask::eval::task;
 use demask::train::tv_cache::ResponseSource;
 use demask::train::data::{self, Encoded, Encoder};
 
@@ -115,20 +116,8 @@ impl Rows for Files {
 struct Problems(Vec<Example>);
 
 impl Problems {
-    fn open(names: &str, model: &Model, limit: usize) -> Result<Self> {
-        let tasks: Vec<Box<dyn Task>> = if names == "all" {
-            task::all()
-        } else {
-            let mut tasks = Vec::new();
-            for name in names.split(',') {
-                let Some(task) = task::by_name(name.trim()) else {
-                    let known: Vec<&str> = task::all().iter().map(|t| t.name()).collect();
-                    usage!("there is no task {name:?}; the tasks are {}", known.join(", "));
-                };
-                tasks.push(task);
-            }
-            tasks
-        };
+    fn open(listed: &str, model: &Model, limit: usize) -> Result<Self> {
+        let tasks = names::tasks(listed)?;
         let each = limit.div_ceil(tasks.len());
         let sets: Vec<_> = tasks.iter().map(|task| task::validation_set(task.as_ref(), each)).collect();
         let mut examples = Vec::new();
