@@ -6,6 +6,7 @@
 //! Invariant: a record, its seconds apart, is a function of (seed, strategy, suite, item), whatever the batch, the
 //! shard or the interruptions; records of one cell (strategy × suite) are written in the order of its items.
 
+pub mod audit;
 mod batch;
 pub mod grid;
 pub mod journal;

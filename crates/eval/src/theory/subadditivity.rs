@@ -61,7 +61,7 @@ pub struct SubadditivityProgress {
 /// goes on where an earlier run stopped. `watch` may end it early, with what there is until then.
 pub fn run(
     backbone: &dyn Backbone,
-    examples: impl IntoIterator<Probed = Result<Example>>,
+    examples: impl IntoIterator<Item = Result<Example>>,
     settings: &SubadditivitySettings,
     token_budget: usize,
     folder: &Path,

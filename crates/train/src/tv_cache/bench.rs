@@ -9,7 +9,7 @@ use demask_decode::strategy::{Probe, Question};
 use demask_model::Backbone;
 
 use super::format::Writer;
-use super::measure::{Measure, Task, tasks};
+use super::measure::{Masking, Measure, tasks};
 use super::settings::TvCacheSettings;
 use super::source::Response;
 use crate::error::Result;
@@ -57,7 +57,7 @@ pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Resu
     for round in 0..workload.rounds {
         let responses: Vec<(Response, Vec<u32>)> =
             (0..workload.responses).map(|index| response(backbone, workload, round, index)).collect();
-        let tasks: Vec<Task<'_>> =
+        let tasks: Vec<Masking<'_>> =
             responses.iter().flat_map(|(r, tokens)| tasks(&settings, r, tokens, mask_id)).collect();
         // Which of the two goes first changes with every round, so that neither has the warmer machine.
         let (plain_seconds, cache_seconds) = if round.is_multiple_of(2) {
@@ -73,7 +73,7 @@ pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Resu
     Ok(rounds)
 }
 
-fn plain(backbone: &dyn Backbone, workload: &Workload, tasks: &[Task<'_>]) -> Result<f64> {
+fn plain(backbone: &dyn Backbone, workload: &Workload, tasks: &[Masking<'_>]) -> Result<f64> {
     let start = Instant::now();
     let probe = BackboneProbe::new(backbone, workload.token_budget);
     let mut questions = Vec::new();
@@ -89,7 +89,7 @@ fn cache(
     backbone: &dyn Backbone,
     settings: &TvCacheSettings,
     workload: &Workload,
-    tasks: &[Task<'_>],
+    tasks: &[Masking<'_>],
     scratch: &Path,
 ) -> Result<f64> {
     let start = Instant::now();

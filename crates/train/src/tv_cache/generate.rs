@@ -12,7 +12,7 @@ use demask_model::{Backbone, SpecialIds};
 use super::format::Writer;
 use super::manifest::{FileEntry, TvCacheHeader, Manifest};
 use super::mask::{padded, randomness};
-use super::measure::{Measure, Task, tasks};
+use super::measure::{Masking, Measure, tasks};
 use super::progress::{Observer, TvCacheProgress};
 use super::read::{footer, name};
 use super::settings::TvCacheSettings;
@@ -120,7 +120,7 @@ impl Generator<'_> {
             }
         }
         done(Step { responses: refused.len(), refused: refused.len(), ..Step::default() });
-        let tasks: Vec<Task<'_>> = responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
+        let tasks: Vec<Masking<'_>> = responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
         let path = self.path(file);
         let mut writer = Writer::new(&path, self.settings.hidden);
         let (responses, refusals) = (responses.len(), refused.len());
@@ -182,7 +182,7 @@ impl Generator<'_> {
         }
     }
 
-    fn tasks<'a>(&self, response: &'a Response, tokens: &'a [u32]) -> Vec<Task<'a>> {
+    fn tasks<'a>(&self, response: &'a Response, tokens: &'a [u32]) -> Vec<Masking<'a>> {
         tasks(self.settings, response, tokens, self.backbone.spec().ids.mask)
     }
 
@@ -242,8 +242,8 @@ fn end(settings: &TvCacheSettings, response: &Response, ids: &SpecialIds) -> Vec
 }
 
 /// Responses whose last mask is in the group.
-fn finished(group: &[Task<'_>], later: &[Task<'_>]) -> usize {
-    let same = |a: &Task<'_>, b: &Task<'_>| std::ptr::eq(a.response(), b.response());
+fn finished(group: &[Masking<'_>], later: &[Masking<'_>]) -> usize {
+    let same = |a: &Masking<'_>, b: &Masking<'_>| std::ptr::eq(a.response(), b.response());
     let inside = group.windows(2).filter(|pair| !same(&pair[0], &pair[1])).count();
     let last = match (group.last(), later.first()) {
         (Some(last), Some(next)) => !same(last, next),

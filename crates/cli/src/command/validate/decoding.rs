@@ -2,21 +2,15 @@
 //! left and a trace that explains every token.
 
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use demask::decode::audit::Audit;
-use demask::decode::strategy::{self, Cost};
-use demask::decode::{CacheSpec, Canvas, Decoder, StrategySpec, cache};
-use demask::{Decoding, Model, counted};
+use demask::counted;
+use demask::eval::run::audit;
 
 use super::bar;
 use super::examples::Examples;
 use crate::args::{DecodeArgs, ModelArgs};
-
-/// Canvases that advance together.
-const BATCH: usize = 32;
 
 /// Checks that every strategy ends under every cache, and that traces explain every token
 #[derive(Debug, clap::Args)]
@@ -46,8 +40,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
         .map(|example| Ok(example?.prompt))
         .collect::<Result<_>>()?;
     let block = args.decode.block_length.unwrap_or(16) as usize;
-    let combinations = combinations(args, &model, block)?;
-    let progress = bar((combinations.len() * prompts.len()) as u64, "canvases");
+    let combinations = audit::combinations(&model, args.only.as_deref(), block)?;
+    let (progress, decoding) = (bar((combinations.len() * prompts.len()) as u64, "canvases"), args.decode.decoding());
     let (mut failures, start) = (Vec::new(), Instant::now());
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -55,23 +49,16 @@ pub(super) fn run(args: &Args) -> Result<()> {
         "{:<20} {:<10} {:>6} {:>9} {:>9} {:>8}",
         "strategy", "cache", "block", "steps", "rows", "wrong"
     )?;
-    for (strategy, cache, block) in &combinations {
-        let name =
-            format!("{strategy} with {cache}, blocks of {}", block.map_or("all".into(), |b| b.to_string()));
-        let outcome = check(args, &model, &prompts, strategy, cache, *block, &progress)?;
+    for way in &combinations {
+        let outcome = audit::audit(&model, &prompts, way, &decoding, &mut |done| progress.inc(done as u64))?;
+        let (strategy, cache) = (way.strategy.to_string(), way.cache.to_string());
+        let block = |whole: &str| way.block.map_or(whole.to_owned(), |block| block.to_string());
         let per = |n: usize| n as f64 / prompts.len().max(1) as f64;
+        let (steps, rows, wrong) = (per(outcome.steps), per(outcome.rows), outcome.wrong.len());
         progress.suspend(|| {
-            writeln!(
-                out,
-                "{:<20} {:<10} {:>6} {:>9.1} {:>9.0} {:>8}",
-                strategy.to_string(),
-                cache.to_string(),
-                block.map_or("-".into(), |b| b.to_string()),
-                per(outcome.steps),
-                per(outcome.rows),
-                outcome.wrong.len()
-            )
+            writeln!(out, "{strategy:<20} {cache:<10} {:>6} {steps:>9.1} {rows:>9.0} {wrong:>8}", block("-"))
         })?;
+        let name = format!("{strategy} with {cache}, blocks of {}", block("all"));
         failures.extend(outcome.wrong.into_iter().map(|wrong| format!("{name}: {wrong}")));
     }
     progress.finish_and_clear();
@@ -87,81 +74,4 @@ pub(super) fn run(args: &Args) -> Result<()> {
         Some(first) => bail!("wrong: {}; the first: {first}", counted(failures.len(), "canvas")),
         None => Ok(()),
     }
-}
-
-type Combination = (StrategySpec, CacheSpec, Option<usize>);
-
-/// Every strategy that can be built here, with every cache, with and without blocks.
-fn combinations(args: &Args, model: &Model, block: usize) -> Result<Vec<Combination>> {
-    let mut all = Vec::new();
-    for entry in strategy::ALL {
-        if args.only.as_ref().is_some_and(|word| !entry.name.contains(word.as_str())) {
-            continue;
-        }
-        let mut spec: StrategySpec = entry.name.parse()?;
-        if entry.cost == Cost::Predictor && model.predictor().is_none() {
-            spec = spec.with("dependency", "oracle")?;
-        }
-        for cache in cache::ALL {
-            for block in [None, Some(block)] {
-                all.push((spec.clone(), cache.name.parse()?, block));
-            }
-        }
-    }
-    Ok(all)
-}
-
-#[derive(Default)]
-struct Outcome {
-    steps: usize,
-    rows: usize,
-    wrong: Vec<String>,
-}
-
-fn check(
-    args: &Args,
-    model: &Model,
-    prompts: &[Vec<u32>],
-    strategy: &StrategySpec,
-    cache: &CacheSpec,
-    block: Option<usize>,
-    progress: &indicatif::ProgressBar,
-) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    for (group, some) in prompts.chunks(BATCH).enumerate() {
-        let mut jobs = Vec::new();
-        let mut audits = Vec::new();
-        for (index, prompt) in some.iter().enumerate() {
-            let decoding = Decoding {
-                strategy: Some(strategy.clone()),
-                block_length: block,
-                cache: cache.clone(),
-                stream: (group * BATCH + index) as u64,
-                ..args.decode.decoding()
-            };
-            let canvas = model.canvas(prompt, &decoding)?;
-            let audit = Arc::new(Mutex::new(Audit::new(&canvas, model.backbone().spec())));
-            audits.push(audit.clone());
-            jobs.push(model.job(canvas, &decoding, Box::new(audit))?);
-        }
-        let ended = Decoder::new(model.backbone()).run(&mut jobs);
-        for (job, audit) in jobs.iter().zip(&audits) {
-            let audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
-            outcome.steps += audit.steps();
-            outcome.rows += audit.rows();
-            let left = left(job.canvas());
-            match (audit.wrong(), &ended) {
-                (Some(wrong), _) => outcome.wrong.push(wrong.to_owned()),
-                (None, Err(error)) if left > 0 => outcome.wrong.push(error.to_string()),
-                (None, _) if left > 0 => outcome.wrong.push(format!("left over: {}", counted(left, "mask"))),
-                (None, _) => {}
-            }
-        }
-        progress.inc(some.len() as u64);
-    }
-    Ok(outcome)
-}
-
-fn left(canvas: &Canvas) -> usize {
-    canvas.tokens().iter().filter(|&&t| t == canvas.ids().mask).count()
 }

@@ -15,7 +15,7 @@ pub(super) struct Cdf<'a> {
 }
 
 impl Cdf<'_> {
-    fn curves(&self) -> impl Iterator<Probed = (usize, &SizeReport)> {
+    fn curves(&self) -> impl Iterator<Item = (usize, &SizeReport)> {
         self.report.sizes.iter().filter_map(|s| Some((s.size?, s)))
     }
 

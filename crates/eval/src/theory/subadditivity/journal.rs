@@ -35,7 +35,7 @@ pub struct Record {
 
 impl Record {
     /// `RHS − LHS` at the targets.
-    pub fn slack(&self) -> impl Iterator<Probed = f32> {
+    pub fn slack(&self) -> impl Iterator<Item = f32> {
         self.rhs.iter().zip(&self.lhs).map(|(rhs, lhs)| rhs - lhs)
     }
 }

@@ -43,7 +43,7 @@ pub struct SizeReport {
 }
 
 impl SizeReport {
-    fn new<'a>(size: Option<usize>, records: impl Iterator<Probed = &'a Record>) -> Option<Self> {
+    fn new<'a>(size: Option<usize>, records: impl Iterator<Item = &'a Record>) -> Option<Self> {
         let (mut sets, mut slack, mut lhs, mut rhs) = (0, Vec::new(), 0.0, 0.0);
         for record in records {
             sets += 1;
