@@ -32,6 +32,28 @@ pub struct ModelArgs {
     pub threads: Option<u16>,
 }
 
+/// Which model, for commands that need only its config, tokenizer and chat template.
+#[derive(Debug, Clone, Args)]
+pub struct TextArgs {
+    /// Checkpoint folder or Hub name (org/name[@revision]) [default: the small model inside this program]
+    #[arg(long, short = 'm', value_name = "DIR|NAME")]
+    pub model: Option<String>,
+}
+
+impl TextArgs {
+    /// How that model reads and writes, without its weights.
+    pub fn open(&self) -> Result<Text> {
+        let mut downloads = Downloads::default();
+        let loader = self.model.as_deref().map_or_else(Loader::embedded, Loader::new);
+        Ok(loader.progress(&mut downloads).text()?)
+    }
+}
+
+/// The folder of a checkpoint, downloaded first where that is needed.
+pub fn folder(model: &str) -> Result<PathBuf> {
+    Ok(source::resolve(model, &hub_options(), &mut Downloads::default())?)
+}
+
 /// Compute devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DeviceArg {
@@ -105,11 +127,6 @@ impl ModelArgs {
         Ok(self.loader(&mut Downloads::default())?.load()?)
     }
 
-    /// How that model reads and writes, without its weights.
-    pub fn text(&self) -> Result<Text> {
-        Ok(self.loader(&mut Downloads::default())?.text()?)
-    }
-
     /// That model's network and what strategies may use of it, without its tokenizer.
     pub fn network(&self) -> Result<(Transformer, Context)> {
         Ok(self.loader(&mut Downloads::default())?.network()?)
@@ -120,7 +137,7 @@ impl ModelArgs {
         let Some(model) = &self.model else {
             usage!("this command needs a checkpoint folder; give --model DIR or --model org/name");
         };
-        Ok(source::resolve(model, &hub_options(), &mut Downloads::default())?)
+        folder(model)
     }
 }
 

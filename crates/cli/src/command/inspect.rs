@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use demask::engine::Description;
 
-use crate::args::ModelArgs;
+use crate::args::{DtypeArg, folder};
 
 /// Describes a checkpoint: architecture, sizes, memory, ids, template
 #[derive(Debug, clap::Args)]
@@ -18,14 +18,15 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    #[command(flatten)]
-    flags: ModelArgs,
+    /// Precision of the weights [default: as stored]
+    #[arg(long, value_enum)]
+    pub dtype: Option<DtypeArg>,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let folder = ModelArgs { model: Some(args.model.clone()), ..args.flags.clone() }.folder()?;
-    let description = Description::of(&folder, args.flags.load_options()?.dtype, args.length)?;
+    let folder = folder(&args.model)?;
+    let description = Description::of(&folder, args.dtype.map(DtypeArg::precision), args.length)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&description)?)?;

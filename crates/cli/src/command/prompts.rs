@@ -7,7 +7,7 @@ use demask::eval::benchmark::Question;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use crate::args::ModelArgs;
+use crate::args::TextArgs;
 use crate::benchmarks::BenchmarkArgs;
 
 /// Prompts worked on at once.
@@ -25,14 +25,14 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     #[command(flatten)]
-    model: ModelArgs,
+    model: TextArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (definition, mut items) = args.benchmark.open(&args.task, true, false)?;
     items.truncate(args.limit.unwrap_or(usize::MAX));
-    let text = args.model.text()?;
+    let text = args.model.open()?;
     let shots = args.benchmark.shots.unwrap_or(definition.shots);
     let line = |item: &Question| -> Result<Value> {
         let prompt = item.text(text.chat(), args.benchmark.trailing())?;

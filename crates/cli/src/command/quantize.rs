@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask::{counted, hub_options};
-use demask::model::checkpoint::{quantized, source};
+use demask::counted;
+use demask::model::checkpoint::quantized;
 use demask::model::quantize::{self, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::downloads::Downloads;
+use crate::args::folder;
 
 /// Writes a checkpoint with its linear maps as bytes (half the size of bf16)
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let folder = source::resolve(&args.model, &hub_options(), &mut Downloads::default())?;
+    let folder = folder(&args.model)?;
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} tensors, {wide_msg}") {
         bar.set_style(style);

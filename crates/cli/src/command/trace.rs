@@ -11,7 +11,7 @@ use demask::model::file::replace;
 use demask::model::text::Tokenizer;
 use serde_json::{Value, json};
 
-use crate::args::ModelArgs;
+use crate::args::TextArgs;
 use crate::replay::{Panel, play};
 
 /// The page; `DATA` stands for the trace.
@@ -41,14 +41,14 @@ struct View {
     #[arg(long, default_value_t = 200, value_name = "MS")]
     pause: u64,
     #[command(flatten)]
-    model: ModelArgs,
+    model: TextArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let What::View(args) = &args.what;
     let (header, records) = read(&args.file)?;
-    let text = args.model.text()?;
+    let text = args.model.open()?;
     let tokenizer = text.tokenizer();
     if let Some(unknown) = header.tokens.iter().find(|t| !tokenizer.known(**t)) {
         bail!(

@@ -10,7 +10,7 @@ use demask::eval::run::audit;
 
 use super::bar;
 use super::examples::Examples;
-use crate::args::{DecodeArgs, ModelArgs};
+use crate::args::{CanvasArgs, ModelArgs};
 
 /// Checks that every strategy ends under every cache, and that traces explain every token
 #[derive(Debug, clap::Args)]
@@ -18,7 +18,7 @@ pub(super) struct Args {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
-    decode: DecodeArgs,
+    canvas: CanvasArgs,
     /// Prompts: a .jsonl or .parquet file, a folder of them, a Hub dataset, or task:NAME,… (task:all)
     #[arg(long, value_name = "DATA")]
     data: String,
@@ -32,16 +32,13 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    if args.decode.strategy.is_some() {
-        usage!("this command runs every strategy; --only WORD picks some of them");
-    }
     let model = args.model.open()?;
     let prompts: Vec<Vec<u32>> = Examples::open(&args.data, &model, args.limit as usize)?
         .map(|example| Ok(example?.prompt))
         .collect::<Result<_>>()?;
-    let block = args.decode.block_length.unwrap_or(16) as usize;
+    let block = args.canvas.block_length.unwrap_or(16) as usize;
     let combinations = audit::combinations(&model, args.only.as_deref(), block)?;
-    let (progress, decoding) = (bar((combinations.len() * prompts.len()) as u64, "canvases"), args.decode.decoding());
+    let (progress, decoding) = (bar((combinations.len() * prompts.len()) as u64, "canvases"), args.canvas.decoding());
     let (mut failures, start) = (Vec::new(), Instant::now());
     let mut out = std::io::stdout().lock();
     writeln!(
