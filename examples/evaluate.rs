@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use demask::eval::run::{self, RunHeader, Plan, Records};
-use demask::eval::run::suite::{Generated, Suite};
 use demask::eval::report::summary::Summary;
+use demask::eval::run::suite::{Generated, Suite};
+use demask::eval::run::{self, Plan, Records, RunHeader};
 use demask::eval::task::{self, Split};
 use demask::{Decoding, Model, Shard};
 

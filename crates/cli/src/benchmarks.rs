@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use demask::eval::benchmark::{self, Definition, Question, Options, Protocol};
+use demask::eval::benchmark::{self, Definition, Options, Protocol, Question};
 use demask::eval::sandbox::{Limits, Sandbox};
 use demask::hub_options;
 use demask::model::checkpoint::source;
@@ -73,7 +73,12 @@ impl BenchmarkArgs {
 
     /// The definition and the items of a benchmark; see [`Self::check`]. `tuning` asks for those that settings are
     /// chosen on.
-    pub fn open(&self, task: &str, alone: bool, tuning: bool) -> Result<(&'static Definition, Vec<Question>)> {
+    pub fn open(
+        &self,
+        task: &str,
+        alone: bool,
+        tuning: bool,
+    ) -> Result<(&'static Definition, Vec<Question>)> {
         let definition = self.find(task)?;
         let data = match self.place(task, definition, alone)? {
             Place::Here(path) => path,

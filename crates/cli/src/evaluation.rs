@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use demask::{Model, Shard};
 use demask::decode::StrategySpec;
-use demask::eval::run::{self, names, RunHeader, Plan, RunProgress, Records};
-use demask::eval::sandbox::Sandbox;
 use demask::eval::run::suite::{Generated, Questions, Reader, Suite};
+use demask::eval::run::{self, Plan, Records, RunHeader, RunProgress, names};
+use demask::eval::sandbox::Sandbox;
 use demask::eval::task::{self, Split};
+use demask::{Model, Shard};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CanvasArgs, ModelArgs};
@@ -147,7 +147,8 @@ impl<'a> Evaluation<'a> {
                 sandbox = self.args.code.sandbox(true)?.map(Arc::new);
             }
             let questions = Questions::new((definition, items), limit, &reader, sandbox.clone())?;
-            if sources.iter().any(|s| matches!(s, SuiteSource::Benchmark(q) if q.name() == questions.name())) {
+            if sources.iter().any(|s| matches!(s, SuiteSource::Benchmark(q) if q.name() == questions.name()))
+            {
                 usage!("{name} is asked for twice under different names; leave one out");
             }
             if questions.cut() > 0 {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{self, Clear, ClearType};
 use crossterm::{QueueableCommand, cursor};
-use demask::decode::{Canvas, Observer, StepRecord};
 use demask::counted;
+use demask::decode::{Canvas, Observer, StepRecord};
 use demask::model::text::Tokenizer;
 
 /// Draws each step on standard output.

@@ -142,8 +142,19 @@ fn a_sweep_draws_its_figure_and_chooses() {
 fn the_lab_and_the_demo_compare() {
     let (folder, model, predictor) = (Folder::new(), fixture(), predictor());
     let out = folder.path("lab");
-    let run =
-        demask(&["lab", "--model", &model, "--predictor", &predictor, "--limit", "1", "-n", "16", "--out", &out]);
+    let run = demask(&[
+        "lab",
+        "--model",
+        &model,
+        "--predictor",
+        &predictor,
+        "--limit",
+        "1",
+        "-n",
+        "16",
+        "--out",
+        &out,
+    ]);
     assert_eq!(run.code, 0, "{}", run.err);
     let csv = fs::read_to_string(Path::new(&out).join("table.csv")).unwrap();
     assert!(csv.lines().count() > 25, "{csv}");

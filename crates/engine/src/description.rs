@@ -118,12 +118,18 @@ impl Description {
         let memory = &self.memory;
         vec![
             ("folder", self.folder.display().to_string()),
-            ("architecture", format!("{}, {:.1} M parameters", self.architecture, self.parameters as f64 / 1e6)),
+            (
+                "architecture",
+                format!("{}, {:.1} M parameters", self.architecture, self.parameters as f64 / 1e6),
+            ),
             ("vocabulary", self.vocab.to_string()),
             ("hidden", format!("{} in {}, MLP {}", self.hidden, counted(self.layers, "layer"), self.ffn)),
             ("heads", format!("{} of {} with {} key/value heads", self.heads, self.head_dim, self.kv_heads)),
             ("context", format!("{} positions, rope theta {}", self.max_positions, self.rope_theta)),
-            ("numerics", format!("RMSNorm eps {:e}, qkv bias {}, tied head {}", self.eps, self.qkv_bias, self.tied)),
+            (
+                "numerics",
+                format!("RMSNorm eps {:e}, qkv bias {}, tied head {}", self.eps, self.qkv_bias, self.tied),
+            ),
             ("logit shift", format!("row i{} predicts position i", if self.shift { "-1" } else { "" })),
             (
                 "ids",

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use demask_decode::StrategySpec;
 use demask_engine::{Decoding, Model, Shard, Text};
 use demask_eval::error::Result;
-use demask_eval::run::{RunHeader, Plan, RunProgress, Records, Sample, Spent, TRACES, merge, run};
 use demask_eval::run::suite::{Item, Suite};
+use demask_eval::run::{Plan, Records, RunHeader, RunProgress, Sample, Spent, TRACES, merge, run};
 use demask_eval::task::Score;
 use tempfile::TempDir;
 

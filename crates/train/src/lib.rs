@@ -1,6 +1,5 @@
 //! Training: TV cache, dependency predictor, pre-training of small backbones.
 
-pub mod tv_cache;
 pub mod data;
 pub mod error;
 pub mod fit;
@@ -9,3 +8,4 @@ pub mod predictor;
 pub mod pretrain;
 pub mod schedule;
 pub mod tokenizer;
+pub mod tv_cache;

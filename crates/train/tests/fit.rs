@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use demask_decode::dependency::{Parts, Predictor};
+use demask_engine::Shard;
 use demask_model::checkpoint::Dtype;
 use demask_model::{Backbone, HiddenRow};
-use demask_engine::Shard;
-use demask_train::tv_cache::{Cache, HiddenRows, TvCacheSettings, Stored};
 use demask_train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
+use demask_train::tv_cache::{Cache, HiddenRows, Stored, TvCacheSettings};
 use support::{assert_same, generate, responses, settings};
 
 fn cache(folder: &Path, hidden: HiddenRows) -> Cache {

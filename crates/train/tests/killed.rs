@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use demask_engine::Shard;
 use demask_model::HiddenRow;
 use demask_model::checkpoint::Dtype;
-use demask_engine::Shard;
-use demask_train::tv_cache::{Cache, TvCacheSettings};
 use demask_train::fit::{Config, Fit};
+use demask_train::tv_cache::{Cache, TvCacheSettings};
 use support::{assert_same, contents, generate, responses};
 
 const FOLDER: &str = "DEMASK_TEST_FOLDER";

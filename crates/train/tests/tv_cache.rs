@@ -6,10 +6,11 @@ use std::path::Path;
 
 use demask_decode::dependency::{Masked, Reveals};
 use demask_decode::probe::BackboneProbe;
-use demask_model::{Backbone, HiddenRow, Query};
 use demask_engine::Shard;
+use demask_model::{Backbone, HiddenRow, Query};
 use demask_train::tv_cache::{
-    Cache, Columns, Generated, Generator, HiddenRows, Info, Outcome, Response, TvCacheSettings, ResponseSource, Stored,
+    Cache, Columns, Generated, Generator, HiddenRows, Info, Outcome, Response, ResponseSource, Stored,
+    TvCacheSettings,
 };
 use support::{assert_same, generate, responses, settings};
 

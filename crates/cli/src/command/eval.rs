@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use demask::{Decoding, Shard};
 use demask::decode::StrategySpec;
-use demask::eval::run;
 use demask::eval::report::summary::Summary;
+use demask::eval::run;
+use demask::{Decoding, Shard};
 
 use crate::evaluation::{EvalArgs, Evaluation, SplitArg};
 

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask::{Model, Shard, counted};
 use demask::decode::StrategySpec;
 use demask::decode::strategy::{ALL, Cost};
 use demask::eval::report::frontier::points;
-use demask::eval::run::grid::{Grid, LAB};
 use demask::eval::report::summary::Summary;
-use demask::eval::run::sweep;
 use demask::eval::report::tradeoff::Tradeoff;
+use demask::eval::run::grid::{Grid, LAB};
+use demask::eval::run::sweep;
 use demask::plot;
+use demask::{Model, Shard, counted};
 
 use crate::evaluation::{EvalArgs, Evaluation, SplitArg};
 
@@ -56,8 +56,11 @@ pub fn run(args: &Args) -> Result<()> {
     let summary = Summary::new(&samples, None)?;
     summary.write(&args.out)?;
     let points = points(&summary);
-    let title =
-        format!("Accuracy and steps on {} ({} each)", summary.tasks.join(", "), counted(limit as usize, "problem"));
+    let title = format!(
+        "Accuracy and steps on {} ({} each)",
+        summary.tasks.join(", "),
+        counted(limit as usize, "problem")
+    );
     let report = sweep::Report { points, summary };
     let mut out = std::io::stdout().lock();
     write!(out, "{}", report.summary.table().plain())?;

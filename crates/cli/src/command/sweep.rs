@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use demask::decode::strategy::Cost;
-use demask::{Shard, counted};
 use demask::eval::error::Error;
 use demask::eval::run::grid::{Grid, LAB, PAPER};
 use demask::eval::run::sweep::{self, Problems, Report};
+use demask::{Shard, counted};
 
 use crate::evaluation::{Bar, EvalArgs, Evaluation, SplitArg};
 

@@ -7,8 +7,8 @@ use anyhow::Result;
 use demask::decode::StrategySpec;
 use demask::eval::benchmark;
 use demask::eval::report::paper::{Speed, eos_table, main_table};
-use demask::eval::run::Sample;
 use demask::eval::report::table::Table;
+use demask::eval::run::Sample;
 
 use crate::evaluation::FromArgs;
 

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use demask::model::checkpoint::Dtype;
 use demask::model::{Backbone, HiddenRow};
+use demask::train::fit::{Config, Fit, FitProgress, Fitted, Watcher, best};
 use demask::train::tv_cache::Cache;
-use demask::train::fit::{Config, Fit, Fitted, FitProgress, Watcher, best};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::ModelArgs;

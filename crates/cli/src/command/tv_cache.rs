@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask::{Shard, counted};
-use demask::train::tv_cache::{
-    Cache, Generator, HiddenRows, Info, Observer, Outcome, TvCacheProgress, TvCacheSettings, Stored,
-};
 use demask::train::data::Encoder;
+use demask::train::tv_cache::{
+    Cache, Generator, HiddenRows, Info, Observer, Outcome, Stored, TvCacheProgress, TvCacheSettings,
+};
+use demask::{Shard, counted};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::data::Data;

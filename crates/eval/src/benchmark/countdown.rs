@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::data::Row;
-use super::{Check, Definition, Question, Prompt, Protocol, Setup};
+use super::{Check, Definition, Prompt, Protocol, Question, Setup};
 use crate::error::Result;
 use crate::sandbox::Sandbox;
 use crate::task::Score;

@@ -10,7 +10,7 @@ use regex::Regex;
 use super::data::Row;
 use super::extract::{self, NUMBER, Which};
 use super::python_random::PythonRandom;
-use super::{Check, Definition, Question, Prompt, Protocol, Setup};
+use super::{Check, Definition, Prompt, Protocol, Question, Setup};
 use crate::error::Result;
 use crate::sandbox::Sandbox;
 use crate::task::Score;

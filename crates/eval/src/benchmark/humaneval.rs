@@ -2,7 +2,7 @@
 
 use super::data::Row;
 use super::item::run;
-use super::{Check, Definition, Question, Prompt, Protocol, Setup};
+use super::{Check, Definition, Prompt, Protocol, Question, Setup};
 use crate::error::{Error, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;

@@ -9,7 +9,7 @@ use regex::Regex;
 use super::data::{self, Row};
 use super::extract::pattern;
 use super::item::run;
-use super::{Check, Definition, Question, Prompt, Protocol, Setup};
+use super::{Check, Definition, Prompt, Protocol, Question, Setup};
 use crate::error::{Error, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;

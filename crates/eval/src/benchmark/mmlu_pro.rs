@@ -11,7 +11,7 @@ use regex::Regex;
 
 use super::data::Row;
 use super::extract::{self, Which};
-use super::{Check, Definition, Question, Prompt, Protocol, Setup};
+use super::{Check, Definition, Prompt, Protocol, Question, Setup};
 use crate::error::{Error, Result};
 use crate::sandbox::Sandbox;
 use crate::task::Score;

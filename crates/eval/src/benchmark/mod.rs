@@ -22,7 +22,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-pub use item::{Check, Question, Prompt};
+pub use item::{Check, Prompt, Question};
 
 /// Whose rules are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 //! Sudoku of Dream's planning evaluation: 4×4 grids with 4 to 12 empty cells, the first eight rows of a file as shots.
 
 use super::data::Row;
-use super::{Check, Definition, Question, Prompt, Protocol, Setup};
+use super::{Check, Definition, Prompt, Protocol, Question, Setup};
 use crate::error::Result;
 use crate::sandbox::Sandbox;
 use crate::task::Score;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{ALL, Question, Options, Protocol, find, open};
+use super::{ALL, Options, Protocol, Question, find, open};
 
 /// A folder with files of JSON lines.
 fn folder(files: &[(&str, &[Value])]) -> TempDir {

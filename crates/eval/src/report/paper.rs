@@ -3,9 +3,9 @@
 use demask_decode::{EosPolicy, StrategySpec};
 
 use crate::error::{Error, Result};
-use crate::run::{RunHeader, Sample};
 use crate::report::summary::{Line, Summary};
 use crate::report::table::{Table, Text};
+use crate::run::{RunHeader, Sample};
 
 /// What speed-ups of Table 1 count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

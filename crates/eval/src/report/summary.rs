@@ -10,8 +10,8 @@ use demask_model::checkpoint::write::replace;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::run::{Sample, Spent};
 use crate::report::table::Table;
+use crate::run::{Sample, Spent};
 
 /// A share with its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]

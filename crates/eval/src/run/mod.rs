@@ -123,9 +123,7 @@ pub fn run(
     records: &mut Records,
     watch: &mut dyn FnMut(RunProgress<'_>) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>> {
-    let of_shard = |suite: &dyn Suite| {
-        (0..suite.len()).filter(|&i| plan.shard.has(i)).collect::<Vec<_>>()
-    };
+    let of_shard = |suite: &dyn Suite| (0..suite.len()).filter(|&i| plan.shard.has(i)).collect::<Vec<_>>();
     let total = strategies.len() * suites.iter().map(|s| of_shard(s.as_ref()).len()).sum::<usize>();
     let mut before = 0;
     for strategy in strategies {

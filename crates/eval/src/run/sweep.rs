@@ -11,12 +11,12 @@ use demask_model::checkpoint::write::replace;
 
 use crate::error::Result;
 use crate::report::frontier::{Point, aups, frontier, methods, points, ranks};
-use crate::run::grid::Grid;
-use crate::run::{self, Plan, RunProgress, Records, Sample};
-use crate::run::suite::Suite;
 use crate::report::summary::Summary;
 use crate::report::table::{Table, Text};
 use crate::report::tradeoff::Tradeoff;
+use crate::run::grid::Grid;
+use crate::run::suite::Suite;
+use crate::run::{self, Plan, Records, RunProgress, Sample};
 
 /// How the configuration of a strategy is chosen.
 pub const RULE: &str = "Of each strategy, the configuration with the fewest forward passes whose accuracy is at most one \

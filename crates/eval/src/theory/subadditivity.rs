@@ -68,7 +68,11 @@ pub fn run(
     watch: &mut dyn FnMut(SubadditivityProgress) -> ControlFlow<()>,
 ) -> Result<Report> {
     let mut journal = Journal::open(folder, settings, &backbone.fingerprint())?;
-    let mut progress = SubadditivityProgress { resumed: journal.len(), masks: journal.len(), ..SubadditivityProgress::default() };
+    let mut progress = SubadditivityProgress {
+        resumed: journal.len(),
+        masks: journal.len(),
+        ..SubadditivityProgress::default()
+    };
     let mut waiting: Vec<Probed> = Vec::new();
     let mut number = 0;
     'examples: for example in examples {

@@ -5,8 +5,8 @@ use std::ops::Range;
 use demask_model::text::{ChatTemplate, Conversation, Ending, Message, Tokenizer};
 
 use super::{Content, Records, Refused};
-use crate::tv_cache::{Response, ResponseSource};
 use crate::error::Result;
+use crate::tv_cache::{Response, ResponseSource};
 
 /// Turns text into tokens as the model reads them.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use demask_model::{Backbone, HiddenRow, Query};
 
 use super::split::Place;
-use crate::tv_cache::{Cache, Columns, Example};
 use crate::error::{Error, Result};
 use crate::predictor::Batch;
+use crate::tv_cache::{Cache, Columns, Example};
 
 /// Tokens that go through the backbone at once.
 const TOKEN_BUDGET: usize = 8192;

@@ -17,5 +17,5 @@ pub use config::Config;
 pub use curve::{Curve, Point};
 pub use examples::Examples;
 pub use report::{Bin, Report};
-pub use run::{Fit, Fitted, FitProgress, Watcher, best};
+pub use run::{Fit, FitProgress, Fitted, Watcher, best};
 pub use split::{Place, Split};

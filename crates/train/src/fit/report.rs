@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::curve::Curve;
 use super::figure::FitFigure;
 use super::split::Split;
-use crate::tv_cache::{Cache, Columns, Distances, Example, Repeats};
 use crate::error::Result;
+use crate::tv_cache::{Cache, Columns, Distances, Example, Repeats};
 
 /// Pairs that ranks and calibration are computed on, at most.
 const PAIRS: usize = 1 << 20;

@@ -13,10 +13,10 @@ use super::examples::Examples;
 use super::report::{Baselines, Report};
 use super::split::{Place, Split};
 use super::state::State;
-use crate::tv_cache::{Cache, Example};
 use crate::error::{Error, Result};
 use crate::optimizer::Moments;
 use crate::predictor::{Model, SquaredError};
+use crate::tv_cache::{Cache, Example};
 
 /// The state is saved at least this often, besides at every validation.
 const SAVE: Duration = Duration::from_secs(60);

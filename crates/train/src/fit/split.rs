@@ -6,8 +6,8 @@
 use demask_decode::rng::{Purpose, Rng};
 
 use super::config::Config;
-use crate::tv_cache::{Cache, Columns};
 use crate::error::{Error, Result};
+use crate::tv_cache::{Cache, Columns};
 
 /// A constant of the project: another one would be another split.
 const SPLIT_SEED: u64 = 0x5350_4c49_5421;

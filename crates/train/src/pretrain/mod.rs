@@ -20,7 +20,7 @@ mod state;
 pub mod step;
 mod weights;
 
-pub use batch::{Batch, Batches, Example, ExampleSource, BatchPart};
+pub use batch::{Batch, BatchPart, Batches, Example, ExampleSource};
 pub use config::{Config, Data, Model, Objective, Report, Stage, Stored};
 pub use curve::{Curve, Point, Score};
 pub use error::{Error, Result};

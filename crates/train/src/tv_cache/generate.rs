@@ -10,7 +10,7 @@ use demask_engine::Shard;
 use demask_model::{Backbone, SpecialIds};
 
 use super::format::Writer;
-use super::manifest::{FileEntry, TvCacheHeader, Manifest};
+use super::manifest::{FileEntry, Manifest, TvCacheHeader};
 use super::mask::{padded, randomness};
 use super::measure::{Masking, Measure, tasks};
 use super::progress::{Observer, TvCacheProgress};
@@ -76,12 +76,12 @@ impl Generator<'_> {
     }
 
     fn make_files(&self, header: &TvCacheHeader, observer: &mut dyn Observer) -> Result<()> {
-        let mine: Vec<usize> =
-            (0..header.files()).filter(|&file| self.shard.has(file)).collect();
+        let mine: Vec<usize> = (0..header.files()).filter(|&file| self.shard.has(file)).collect();
         let responses = |file: usize| self.range(header, file).len();
         let mut missing = Vec::new();
         let all_responses = mine.iter().map(|&file| responses(file)).sum();
-        let mut progress = TvCacheProgress { all_files: mine.len(), all_responses, ..TvCacheProgress::default() };
+        let mut progress =
+            TvCacheProgress { all_files: mine.len(), all_responses, ..TvCacheProgress::default() };
         for file in mine {
             let path = self.path(file);
             if path.exists() {
@@ -120,7 +120,8 @@ impl Generator<'_> {
             }
         }
         done(Step { responses: refused.len(), refused: refused.len(), ..Step::default() });
-        let tasks: Vec<Masking<'_>> = responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
+        let tasks: Vec<Masking<'_>> =
+            responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
         let path = self.path(file);
         let mut writer = Writer::new(&path, self.settings.hidden);
         let (responses, refusals) = (responses.len(), refused.len());

@@ -43,7 +43,11 @@ pub struct TvCacheHeader {
 
 impl TvCacheHeader {
     /// Of a run.
-    pub(super) fn new(backbone: &dyn Backbone, source: &dyn ResponseSource, settings: &TvCacheSettings) -> Self {
+    pub(super) fn new(
+        backbone: &dyn Backbone,
+        source: &dyn ResponseSource,
+        settings: &TvCacheSettings,
+    ) -> Self {
         let spec = backbone.spec();
         let all = source.len();
         Self {

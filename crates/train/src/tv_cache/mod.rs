@@ -22,7 +22,7 @@ mod source;
 pub use format::{Example, Numbers, Stored};
 pub use generate::{Generator, Outcome};
 pub use info::Info;
-pub use manifest::{FileEntry, TvCacheHeader, Manifest};
+pub use manifest::{FileEntry, Manifest, TvCacheHeader};
 pub use mask::Mask;
 pub use profile::{Distances, Repeats};
 pub use progress::{Observer, TvCacheProgress};

@@ -7,7 +7,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::columns;
 use super::format::Example;
-use super::manifest::{self, FileEntry, TvCacheHeader, Manifest};
+use super::manifest::{self, FileEntry, Manifest, TvCacheHeader};
 use crate::data::Refused;
 use crate::error::{Error, Result};
 
@@ -43,9 +43,7 @@ impl Cache {
         match Manifest::read(folder)? {
             Some(manifest) if manifest.examples() == 0 => Err(bad("the cache has no examples")),
             Some(manifest) => Ok(Self { folder: folder.to_owned(), manifest }),
-            None if has_files(folder) => {
-                Err(bad("the cache is not finished; generate it again to go on"))
-            }
+            None if has_files(folder) => Err(bad("the cache is not finished; generate it again to go on")),
             None => {
                 Err(bad("is not a TV cache: it has no manifest.json; a TV cache has to be generated first"))
             }

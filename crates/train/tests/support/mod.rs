@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use demask_engine::Shard;
 use demask_model::checkpoint::Store;
 use demask_model::{LoadOptions, Transformer};
-use demask_engine::Shard;
-use demask_train::tv_cache::{Generated, Generator, Outcome, Response, TvCacheSettings, ResponseSource};
+use demask_train::tv_cache::{Generated, Generator, Outcome, Response, ResponseSource, TvCacheSettings};
 use serde_json::Value;
 
 pub fn folder() -> PathBuf {

@@ -76,7 +76,11 @@ pub fn run(args: &Args) -> Result<()> {
         row.extend(shares(&spec, &samples[1..]));
         report.rows.push(row);
     }
-    report.note("layers", spec.layers as f64, format!("{}, {:?}", counted(spec.layers, "layer"), args.shape.dtype));
+    report.note(
+        "layers",
+        spec.layers as f64,
+        format!("{}, {:?}", counted(spec.layers, "layer"), args.shape.dtype),
+    );
     report.note("peak_f32", peak.f32, format!("peak f32 {:.1} G/s", peak.f32 / 1e9));
     report.note("peak_int8", peak.int8, format!("peak int8 {:.1} G/s", peak.int8 / 1e9));
     report.chart.title = format!("forward pass, {} layers", spec.layers);

@@ -3,7 +3,6 @@
 //! Machines are noisy: what is compared runs alternately in one process, several times, and the median is shown with
 //! its quartiles. `measure` times, `report` shows.
 
-mod tv_cache;
 mod candle;
 mod compare;
 mod decode;
@@ -16,6 +15,7 @@ mod predictor;
 mod quality;
 mod report;
 mod scaling;
+mod tv_cache;
 
 use anyhow::{Context as _, Result};
 

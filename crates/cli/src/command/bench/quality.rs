@@ -15,8 +15,8 @@ use demask::model::checkpoint::Dtype;
 use demask::model::text::{ChatTemplate, Tokenizer};
 use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
 use demask::plot::{Mark, Series};
-use demask::train::tv_cache::Response;
 use demask::train::data::Encoder;
+use demask::train::tv_cache::Response;
 
 use super::gemm::noise;
 use super::measure::Spread;

@@ -7,8 +7,8 @@ use demask::eval::run::names;
 use demask::eval::task::{self, Split, Task};
 use demask::hub_options;
 use demask::model::checkpoint::source;
-use demask::train::tv_cache::{Generated, Response, ResponseSource};
 use demask::train::data::{self, Content, Encoded, Encoder, Records};
+use demask::train::tv_cache::{Generated, Response, ResponseSource};
 
 use crate::downloads::Downloads;
 

@@ -38,7 +38,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
         .collect::<Result<_>>()?;
     let block = args.canvas.block_length.unwrap_or(16) as usize;
     let combinations = audit::combinations(&model, args.only.as_deref(), block)?;
-    let (progress, decoding) = (bar((combinations.len() * prompts.len()) as u64, "canvases"), args.canvas.decoding());
+    let (progress, decoding) =
+        (bar((combinations.len() * prompts.len()) as u64, "canvases"), args.canvas.decoding());
     let (mut failures, start) = (Vec::new(), Instant::now());
     let mut out = std::io::stdout().lock();
     writeln!(

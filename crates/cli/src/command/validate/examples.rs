@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use demask::Model;
-use demask::eval::theory::example::Example;
 use demask::eval::run::names;
 use demask::eval::task;
-use demask::train::tv_cache::ResponseSource;
+use demask::eval::theory::example::Example;
 use demask::train::data::{self, Encoded, Encoder};
+use demask::train::tv_cache::ResponseSource;
 
 use crate::command::tv_cache::data::Data;
 

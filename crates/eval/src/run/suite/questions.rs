@@ -62,7 +62,8 @@ impl Questions {
         };
         items.sort_by_key(|item| item.doc_id);
         items.truncate(limit);
-        let asked: Vec<Prepared> = items.into_par_iter().map(|item| ask(item, reader)).collect::<Result<_>>()?;
+        let asked: Vec<Prepared> =
+            items.into_par_iter().map(|item| ask(item, reader)).collect::<Result<_>>()?;
         let first = asked.len();
         Ok(Self { name, definition, asked: Arc::new(asked), first, sandbox })
     }

@@ -7,7 +7,7 @@ use demask_decode::rng::{Purpose, Rng};
 use demask_decode::strategy::{Probe, Question};
 use demask_model::Backbone;
 
-use super::{Selected, BoundSettings};
+use super::{BoundSettings, Selected};
 use crate::error::Result;
 
 /// Logits of marginals that are held at once.
