@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use demask_eval::benchmark::{self, Options, Protocol};
-use demask_eval::sandbox::{Limits, Outcome, Sandbox};
+use demask::eval::benchmark::{self, Options, Protocol};
+use demask::eval::sandbox::{Limits, Outcome, Sandbox};
 use rayon::prelude::*;
 use serde_json::Value;
 use support::{Folder, demask};

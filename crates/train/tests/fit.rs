@@ -9,7 +9,7 @@ use demask_decode::dependency::{Parts, Predictor};
 use demask_engine::Shard;
 use demask_model::checkpoint::Dtype;
 use demask_model::{Backbone, HiddenRow};
-use demask_train::fit::{Config, Fit, Fitted, Progress, Watcher, best};
+use demask_train::fit::{Config, Fit, Fitted, FitProgress, Watcher, best};
 use demask_train::tv_cache::{Cache, HiddenRows, Stored, TvCacheSettings};
 use support::{assert_same, generate, responses, settings};
 
@@ -39,7 +39,7 @@ fn fit<'a>(cache: &'a Cache, config: &'a Config, row: HiddenRow, folder: &'a Pat
 struct Until(u64);
 
 impl Watcher for Until {
-    fn on_step(&mut self, progress: &Progress) -> ControlFlow<()> {
+    fn on_step(&mut self, progress: &FitProgress) -> ControlFlow<()> {
         if progress.step >= self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -135,14 +135,14 @@ fn another_run_is_refused_and_a_finished_one_is_left_alone() {
     assert_eq!(before, support::contents(folder.path()));
     let backbone = support::backbone();
     let (settings, source) = (TvCacheSettings { seed: 8, ..settings() }, responses(COUNT));
-    let (folder, part) = (folder.path(), Shard::WHOLE);
+    let (folder, shard) = (folder.path(), Shard::WHOLE);
     let other = Generator {
         backbone: &backbone,
         source: &source,
         settings: &settings,
         folder,
         token_budget: 4000,
-        part,
+        shard,
     };
     assert!(other.run(&mut ()).unwrap_err().to_string().contains("another"));
     std::fs::remove_file(folder.join("manifest.json")).unwrap();

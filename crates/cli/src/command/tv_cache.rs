@@ -83,8 +83,8 @@ struct GenerateArgs {
     /// Tokens that go through the model at once; bounds the memory
     #[arg(long, default_value_t = 8192, value_name = "N")]
     token_budget: usize,
-    /// Make only every n-th file, beginning with the i-th: 1/4 … 4/4 on four machines with one folder
-    #[arg(long, value_name = "I/N", value_parser = part)]
+    /// Make only every n-th file, counting from 0: 0/4 … 3/4 on four machines with one folder
+    #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Seed of masks and draws
     #[arg(long, default_value_t = 0)]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use demask::counted;
-use demask::eval::{bound, subadditivity};
+use demask::eval::theory::{bound, subadditivity};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{DecodeArgs, ModelArgs};

@@ -85,7 +85,7 @@ pub fn generate(
     shard: Shard,
 ) -> Outcome {
     let backbone = backbone();
-    let generator = Generator { backbone: &backbone, source, settings, folder, token_budget, part };
+    let generator = Generator { backbone: &backbone, source, settings, folder, token_budget, shard };
     generator.run(&mut ()).unwrap()
 }
 
