@@ -30,8 +30,9 @@ pub struct EvalArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub canvas: CanvasArgs,
-    /// Tasks, separated by commas: arith, choice, program, lines, grid, or all of these; and benchmarks: gsm8k, mmlu_pro
-    /// (or mmlu_pro_law, …), humaneval, mbpp, countdown, sudoku, or lm_eval's name of one
+    /// Tasks, separated by commas: arith, choice, program, lines, grid, open, or all of these, with :fresh (arith:fresh,
+    /// all:fresh) in words that training never shows; and benchmarks: gsm8k, mmlu_pro (or mmlu_pro_law, …), humaneval,
+    /// mbpp, countdown, sudoku, or lm_eval's name of one
     #[arg(long, short = 't', value_delimiter = ',', default_value = "all", value_name = "TASK")]
     pub tasks: Vec<String>,
     /// Problems of each task, the first ones [default: 200 of a generated task, all of a benchmark]
@@ -53,7 +54,7 @@ impl EvalArgs {
     /// Refuses tasks that are unknown, that have no data, or whose programs may not be run, before anything is loaded.
     pub fn check(&self) -> Result<()> {
         let names = self.names()?;
-        let benchmarks: Vec<&String> = names.iter().filter(|name| task::by_name(name).is_none()).collect();
+        let benchmarks: Vec<&String> = names.iter().filter(|name| Generated::find(name).is_none()).collect();
         for name in &benchmarks {
             self.code.check(self.benchmark.check(name, benchmarks.len() == 1)?)?;
         }
@@ -72,8 +73,6 @@ impl EvalArgs {
 pub enum SplitArg {
     /// Reported numbers come from these
     Test,
-    /// The same in names, nouns and sentences that training never shows
-    Fresh,
     /// Thresholds are chosen on these
     Validation,
 }
@@ -82,7 +81,6 @@ impl SplitArg {
     fn name(self) -> &'static str {
         match self {
             Self::Test => "test",
-            Self::Fresh => "fresh",
             Self::Validation => "validation",
         }
     }
@@ -90,7 +88,6 @@ impl SplitArg {
     fn split(self) -> Split {
         match self {
             Self::Test => Split::Test,
-            Self::Fresh => Split::Fresh,
             Self::Validation => Split::Validation,
         }
     }
@@ -129,7 +126,7 @@ impl<'a> Evaluation<'a> {
     /// Opens what the flags name; every question of a benchmark is put into words here.
     fn open(&self) -> Result<Vec<Source>> {
         let names = self.args.names()?;
-        let benchmarks = names.iter().filter(|name| task::by_name(name).is_none()).count();
+        let benchmarks = names.iter().filter(|name| Generated::find(name).is_none()).count();
         let reader = Reader {
             text: self.text(),
             trailing: self.args.benchmark.trailing(),
@@ -139,7 +136,10 @@ impl<'a> Evaluation<'a> {
         let mut sandbox: Option<Arc<Sandbox>> = None;
         let mut sources: Vec<Source> = Vec::new();
         for name in names {
-            if task::by_name(&name).is_some() {
+            if let Some((_, fresh)) = Generated::find(&name) {
+                if fresh && self.split == SplitArg::Validation {
+                    usage!("{name} is of test problems, which nothing may be tuned on; leave it out or say --split test");
+                }
                 sources.push(Source::Task(name));
                 continue;
             }
@@ -205,8 +205,8 @@ impl<'a> Evaluation<'a> {
             match source {
                 Source::Benchmark(questions) => suites.push(Box::new(questions.first(n))),
                 Source::Task(name) => {
-                    let Some(task) = task::by_name(name) else { continue };
-                    let split = self.split.split();
+                    let Some((task, fresh)) = Generated::find(name) else { continue };
+                    let split = if fresh { Split::Fresh } else { self.split.split() };
                     suites.push(Box::new(Generated::new(task, split, n, &self.text(), self.length())?));
                 }
             }
@@ -247,7 +247,9 @@ fn names(given: &[String], also: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
     for name in given.iter().map(|n| n.trim()).filter(|n| !n.is_empty()) {
         if name == "all" {
             found.extend(tasks.iter().cloned());
-        } else if tasks.iter().any(|task| task == name) || also(name) {
+        } else if name == "all:fresh" {
+            found.extend(tasks.iter().filter_map(|task| Generated::fresh_name(task)));
+        } else if Generated::find(name).is_some() || also(name) {
             found.push(name.to_owned());
         } else {
             let tasks = tasks.join(", ");

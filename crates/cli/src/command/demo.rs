@@ -56,10 +56,11 @@ pub fn run(args: &Args) -> Result<()> {
     }
     drop(out);
     let loaded = Loaded::open(&args.model)?;
-    let Some(task) = task::by_name(&args.task) else { usage!("--task takes one task") };
+    let Some((task, fresh)) = Generated::find(&args.task) else { usage!("--task takes one task") };
+    let split = if fresh { Split::Fresh } else { Split::Test };
     let text = Text { tokenizer: &loaded.tokenizer, chat: loaded.chat.as_ref() };
     let length = args.canvas.max_new_tokens.map(|n| n as usize);
-    let suite = Generated::new(task, Split::Test, args.problem + 1, &text, length)?;
+    let suite = Generated::new(task, split, args.problem + 1, &text, length)?;
     if suite.len() <= args.problem {
         usage!("{} has only {} test problems", args.task, suite.len());
     }
