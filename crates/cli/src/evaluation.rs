@@ -28,8 +28,9 @@ pub struct EvalArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub canvas: CanvasArgs,
-    /// Tasks, separated by commas: arith, choice, program, lines, grid, or all of these; and benchmarks: gsm8k, mmlu_pro
-    /// (or mmlu_pro_law, …), humaneval, mbpp, countdown, sudoku, or lm_eval's name of one
+    /// Tasks, separated by commas: arith, choice, program, lines, grid, open, or all of these, with :fresh (arith:fresh,
+    /// all:fresh) in words that training never shows; and benchmarks: gsm8k, mmlu_pro (or mmlu_pro_law, …), humaneval,
+    /// mbpp, countdown, sudoku, or lm_eval's name of one
     #[arg(long, short = 't', value_delimiter = ',', default_value = "all", value_name = "TASK")]
     pub tasks: Vec<String>,
     /// Problems of each task, the first ones [default: 200 of a generated task (lab: 100), all of a benchmark (lab: 100)]
@@ -51,7 +52,7 @@ impl EvalArgs {
     /// Refuses tasks that are unknown, that have no data, or whose programs may not be run, before anything is loaded.
     pub fn check(&self) -> Result<()> {
         let names = self.names()?;
-        let benchmarks: Vec<&String> = names.iter().filter(|name| task::by_name(name).is_none()).collect();
+        let benchmarks: Vec<&String> = names.iter().filter(|name| Generated::find(name).is_none()).collect();
         for name in &benchmarks {
             self.code.check(self.benchmark.check(name, benchmarks.len() == 1)?)?;
         }
@@ -69,8 +70,6 @@ impl EvalArgs {
 pub enum SplitArg {
     /// Reported numbers come from these
     Test,
-    /// The same in names, nouns and sentences that training never shows
-    Fresh,
     /// Thresholds are chosen on these
     Validation,
 }
@@ -79,7 +78,6 @@ impl SplitArg {
     fn name(self) -> &'static str {
         match self {
             Self::Test => "test",
-            Self::Fresh => "fresh",
             Self::Validation => "validation",
         }
     }
@@ -87,7 +85,6 @@ impl SplitArg {
     fn split(self) -> Split {
         match self {
             Self::Test => Split::Test,
-            Self::Fresh => Split::Fresh,
             Self::Validation => Split::Validation,
         }
     }
@@ -127,7 +124,7 @@ impl<'a> Evaluation<'a> {
     /// Opens what the flags name; every question of a benchmark is put into words here.
     fn open(&self) -> Result<Vec<SuiteSource>> {
         let names = self.args.names()?;
-        let benchmarks = names.iter().filter(|name| task::by_name(name).is_none()).count();
+        let benchmarks = names.iter().filter(|name| Generated::find(name).is_none()).count();
         let reader = Reader {
             text: self.model.text(),
             trailing: self.args.benchmark.trailing(),
@@ -136,7 +133,12 @@ impl<'a> Evaluation<'a> {
         let mut sandbox: Option<Arc<Sandbox>> = None;
         let mut sources: Vec<SuiteSource> = Vec::new();
         for name in names {
-            if task::by_name(&name).is_some() {
+            if let Some((_, fresh)) = Generated::find(&name) {
+                if fresh && self.split == SplitArg::Validation {
+                    usage!(
+                        "{name} is of test problems, which nothing may be tuned on; leave it out or say --split test"
+                    );
+                }
                 sources.push(SuiteSource::Task(name));
                 continue;
             }
@@ -189,8 +191,8 @@ impl<'a> Evaluation<'a> {
             match source {
                 SuiteSource::Benchmark(questions) => suites.push(Box::new(questions.first(n))),
                 SuiteSource::Task(name) => {
-                    let Some(task) = task::by_name(name) else { continue };
-                    let split = self.split.split();
+                    let Some((task, fresh)) = Generated::find(name) else { continue };
+                    let split = if fresh { Split::Fresh } else { self.split.split() };
                     suites.push(Box::new(Generated::new(task, split, n, self.model.text(), self.length())?));
                 }
             }

@@ -73,6 +73,33 @@ fn a_killed_evaluation_ends_with_the_same_records() {
 }
 
 #[test]
+fn fresh_wording_is_reported_beside_the_test() {
+    let (folder, model) = (Folder::new(), fixture());
+    let out = folder.path("both");
+    let args = |tasks, more: &[&'static str]| -> Vec<String> {
+        let args =
+            ["eval", "--model", &model, "-s", "entropy:k=8", "-n", "16", "--limit", "4", "--tasks", tasks];
+        args.iter().chain(&["--out", &out]).chain(more).map(ToString::to_string).collect()
+    };
+    let ask = |tasks, more: &[&'static str]| {
+        demask(&args(tasks, more).iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let run = ask("arith,arith:fresh", &["--kinds"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("fresh wording") && run.out.contains("arith:fresh/"), "{}", run.out);
+    assert!(Path::new(&out).join("fresh.md").exists());
+    let prompts = |task: &str| -> Vec<Value> {
+        let of = |record: &Value| record["task"] == *task;
+        records(&out).iter().filter(|record| of(record)).map(|record| record["prompt"].clone()).collect()
+    };
+    let (usual, fresh) = (prompts("arith"), prompts("arith:fresh"));
+    assert!(usual.len() == 4 && fresh.len() == 4 && usual != fresh, "{usual:?} {fresh:?}");
+    // Nothing is chosen on test problems, in whatever words.
+    let run = ask("arith:fresh", &["--split", "validation"]);
+    assert!(run.code != 0 && run.err.contains("--split test"), "{}", run.err);
+}
+
+#[test]
 fn shards_merge_and_tables_follow_the_paper() {
     let (folder, model, predictor) = (Folder::new(), fixture(), predictor());
     let (whole, merged) = (folder.path("whole"), folder.path("merged"));

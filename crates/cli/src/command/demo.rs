@@ -53,9 +53,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     drop(out);
     let model = args.model.open()?;
-    let Some(task) = task::by_name(&args.task) else { usage!("--task takes one task") };
+    let Some((task, fresh)) = Generated::find(&args.task) else { usage!("--task takes one task") };
+    let split = if fresh { Split::Fresh } else { Split::Test };
     let length = args.canvas.max_new_tokens.map(|n| n as usize);
-    let suite = Generated::new(task, Split::Test, args.problem + 1, model.text(), length)?;
+    let suite = Generated::new(task, split, args.problem + 1, model.text(), length)?;
     if suite.len() <= args.problem {
         usage!("{} has only {} test problems", args.task, suite.len());
     }

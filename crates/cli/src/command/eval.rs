@@ -94,6 +94,9 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     summary.write(folder)?;
     let mut out = std::io::stdout().lock();
     write!(out, "{}", summary.table().plain())?;
+    if let Some(table) = summary.fresh_table() {
+        write!(out, "\n{}", table.plain())?;
+    }
     if args.kinds {
         write!(out, "\n{}", summary.kinds_table().plain())?;
     }

@@ -1,7 +1,8 @@
 //! What records say: accuracy with its standard error, steps, tokens per forward pass and time, per strategy and suite.
 //!
 //! The numbers of a strategy over several suites are plain means over the suites, so a large suite weighs no more than
-//! a small one; the standard error of such a mean is that of independent suites.
+//! a small one; the standard error of such a mean is that of independent suites. A suite in fresh wording stands beside
+//! its ordinary twin and is not counted a second time.
 
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::report::table::Table;
+use crate::run::suite::Generated;
 use crate::run::{Sample, Spent};
 
 /// A share with its standard error.
@@ -165,7 +167,8 @@ impl Summary {
                 Some(Line::of(strategy, task, samples))
             };
             let lines: Vec<Line> = tasks.iter().filter_map(of).collect();
-            means.push(Line::mean(strategy, &lines.iter().collect::<Vec<_>>()));
+            let counted = lines.iter().filter(|line| !has_twin(line.task.as_deref(), &tasks));
+            means.push(Line::mean(strategy, &counted.collect::<Vec<_>>()));
             cells.extend(lines);
         }
         let baseline = match baseline {
@@ -241,6 +244,25 @@ impl Summary {
         table
     }
 
+    /// One row per strategy and task that was asked in both wordings; nothing where none was.
+    pub fn fresh_table(&self) -> Option<Table> {
+        let columns = ["strategy", "task", "test", "fresh wording", "difference"];
+        let mut table = Table::new(
+            "Accuracy in % ± standard error on test problems in usual and in fresh wording.",
+            columns,
+        );
+        for line in &self.cells {
+            let fresh = line.task.as_deref().and_then(Generated::fresh_name);
+            let Some(fresh) = fresh.and_then(|name| self.cell(&line.strategy, &name)) else { continue };
+            let difference = 100.0 * (fresh.accuracy.value - line.accuracy.value);
+            let task = line.task.clone().unwrap_or_default();
+            let shares = [line.accuracy.percent(), fresh.accuracy.percent(), format!("{difference:+.1}")];
+            let row = [line.strategy.to_string(), task].into_iter().chain(shares);
+            table.rows.push(row.map(Into::into).collect());
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+
     /// Every cell with every number.
     pub fn long_table(&self) -> Table {
         let mut table = Table::new(
@@ -310,15 +332,24 @@ impl Summary {
         table
     }
 
-    /// Writes `summary.json`, `summary.csv` (every cell) and `table.md`, `table.csv`, `table.tex` into a folder.
+    /// Writes `summary.json`, `summary.csv` (every cell) and `table.md`, `table.csv`, `table.tex` into a folder, and the
+    /// same three of `fresh` where tasks were asked in both wordings.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join("summary.json");
         let json = serde_json::to_string_pretty(self).map_err(|e| Error::write(&path)(e.into()))?;
         replace(&path, |out| writeln!(out, "{json}"))?;
         let csv = self.long_table().csv();
         replace(&folder.join("summary.csv"), |out| out.write_all(csv.as_bytes()))?;
+        if let Some(table) = self.fresh_table() {
+            table.write(&folder.join("fresh"))?;
+        }
         self.table().write(&folder.join("table"))
     }
+}
+
+/// Whether a suite is the fresh wording of another one of these.
+fn has_twin(task: Option<&str>, tasks: &[String]) -> bool {
+    tasks.iter().any(|other| Generated::fresh_name(other).as_deref() == task)
 }
 
 /// The paper's baseline: entropy, one token a step.

@@ -2,6 +2,7 @@
 
 use crate::benchmark;
 use crate::error::{Error, Result};
+use crate::run::suite::Generated;
 use crate::task::{self, Task};
 
 /// Names of generated tasks and, where they are wanted, of benchmarks.
@@ -19,7 +20,9 @@ pub fn resolve<S: AsRef<str>>(given: &[S], benchmarks: bool) -> Result<Vec<Strin
     for name in given.iter().map(|n| n.as_ref().trim()).filter(|n| !n.is_empty()) {
         if name == "all" {
             found.extend(tasks.iter().cloned());
-        } else if tasks.iter().any(|task| task == name) || is_benchmark(name) {
+        } else if name == "all:fresh" {
+            found.extend(tasks.iter().filter_map(|task| Generated::fresh_name(task)));
+        } else if Generated::find(name).is_some() || is_benchmark(name) {
             found.push(name.to_owned());
         } else {
             return Err(unknown(&format!("there is no task {name:?}"), &tasks, benchmarks));
@@ -37,7 +40,11 @@ pub fn resolve<S: AsRef<str>>(given: &[S], benchmarks: bool) -> Result<Vec<Strin
 /// Generated tasks by a list of names with commas between them.
 pub fn tasks(names: &str) -> Result<Vec<Box<dyn Task>>> {
     let names = resolve(&names.split(',').collect::<Vec<_>>(), false)?;
-    Ok(names.iter().filter_map(|name| task::by_name(name)).collect())
+    // A task's problems in fresh wording are those of another split, not another task.
+    match names.iter().find(|name| task::by_name(name).is_none()) {
+        Some(name) => Err(Error::UnknownTask(format!("{name} is a split of a task; name the task alone"))),
+        None => Ok(names.iter().filter_map(|name| task::by_name(name)).collect()),
+    }
 }
 
 fn unknown(problem: &str, tasks: &[String], benchmarks: bool) -> Error {

@@ -77,3 +77,24 @@ fn the_baseline_is_recognised_in_every_spelling() {
     assert!(is("entropy") && is("entropy:k=1") && is("entropy:score=raw"));
     assert!(!is("entropy:k=2") && !is("entropy:steps=8") && !is("top1"));
 }
+
+#[test]
+fn fresh_wording_stands_beside_its_task_and_is_not_counted_twice() {
+    let mut all = samples();
+    assert!(Summary::new(&all, None).unwrap().fresh_table().is_none());
+    // Half of them right, where the ordinary suite has three of four.
+    all.extend((0..4).map(|index| sample("entropy", "a:fresh", index, index < 2, 8)));
+    let summary = Summary::new(&all, None).unwrap();
+    let entropy = "entropy".parse().unwrap();
+    assert!(
+        (summary.mean(&entropy).unwrap().accuracy.value - 0.5).abs() < 1e-12,
+        "the mean of a and b alone"
+    );
+    let table = summary.fresh_table().unwrap().plain();
+    assert!(table.contains("-25.0") && !table.contains("demask"), "{table}");
+    // Alone it is a suite like any other.
+    let alone: Vec<Sample> = all.into_iter().filter(|sample| sample.task == "a:fresh").collect();
+    let summary = Summary::new(&alone, None).unwrap();
+    assert!((summary.mean(&entropy).unwrap().accuracy.value - 0.5).abs() < 1e-12);
+    assert!(summary.fresh_table().is_none());
+}

@@ -8,17 +8,33 @@ use crate::task::{self, Problem, Score, Split, Task, held_out};
 
 /// Problems of each held-out split that the length of the canvas is taken from.
 const MEASURED: usize = 256;
+/// What follows a task's name where its problems are told in fresh wording: `arith:fresh`.
+const FRESH: &str = ":fresh";
 /// The length is a multiple of this, as the lengths a model trains with are.
 const ROUND: usize = 8;
 
 /// The first problems of a split of a task.
 pub struct Generated {
+    name: String,
     task: Box<dyn Task>,
     problems: Vec<Problem>,
     length: usize,
 }
 
 impl Generated {
+    /// The task of a suite's name, `arith` or `arith:fresh`, and whether it is told in fresh wording.
+    pub fn find(name: &str) -> Option<(Box<dyn Task>, bool)> {
+        match name.strip_suffix(FRESH) {
+            Some(task) => Some((task::by_name(task)?, true)),
+            None => Some((task::by_name(name)?, false)),
+        }
+    }
+
+    /// What the fresh wording of a suite is called; nothing where the suite is one already.
+    pub fn fresh_name(name: &str) -> Option<String> {
+        (!name.ends_with(FRESH)).then(|| format!("{name}{FRESH}"))
+    }
+
     /// The first `n` problems of the split. The response canvas is as long as the longest of a fixed set of reference
     /// answers, whatever `n` and split are, unless `length` says otherwise.
     pub fn new(
@@ -30,7 +46,8 @@ impl Generated {
     ) -> Result<Self> {
         let problems = held_out(task.as_ref(), split, n);
         let length = length.map_or_else(|| longest(task.as_ref(), text), Ok)?;
-        Ok(Self { task, problems, length })
+        let fresh = if split == Split::Fresh { FRESH } else { "" };
+        Ok(Self { name: format!("{}{fresh}", task.name()), task, problems, length })
     }
 
     /// The problems.
@@ -57,7 +74,7 @@ fn longest(task: &dyn Task, text: &Text) -> Result<usize> {
 
 impl Suite for Generated {
     fn name(&self) -> &str {
-        self.task.name()
+        &self.name
     }
 
     fn version(&self) -> u32 {
@@ -73,7 +90,7 @@ impl Suite for Generated {
         let (prompt, tokens) = text.user(&problem.prompt)?;
         Ok(Item {
             id: index.to_string(),
-            kind: Some(problem.kind.clone()),
+            kind: Some(problem.kind.replacen(self.task.name(), &self.name, 1)),
             prompt,
             tokens,
             max_new_tokens: self.length,

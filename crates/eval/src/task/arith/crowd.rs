@@ -7,97 +7,6 @@ use super::story::{Step, Story};
 use super::teller::{Clause, Teller};
 use super::words::{PLACES, Tense, be, have};
 
-const OPENINGS: [&str; 23] = [
-    "there {are} {c} {in}",
-    "there {are} {c} {in}",
-    "there {are} {c} {in}",
-    "there {are} {c} {in}",
-    "there {are} {c} {in}",
-    "there {are} {c} {in}",
-    "{c} {are} {in}",
-    "{c} {are} {in}",
-    "{place} {has} {c}",
-    "{place} {has} {c}",
-    "{place} {holds} {c}",
-    "{place} {contains} {c}",
-    "{in} there {are} {c}",
-    "{in}, there {are} {c}",
-    "I {see} {c} {in}",
-    "we {see} {c} {in}",
-    "at first there {are} {c} {in}",
-    "at first, there {are} {c} {in}",
-    "in the morning there {are} {c} {in}",
-    "there {are} exactly {c} {in}",
-    "*to begin with, {c} {are} {in}",
-    "*somewhere there {are} {c} {in}",
-    "*you {see} {c} {in}",
-];
-const BUSY: [&str; 5] =
-    ["{c} {sit} {in}", "{c} {wait} {in}", "{c} {rest} {in}", "{c} {live} {in}", "*{in} {c} {sit}"];
-const QUESTIONS: [&str; 36] = [
-    "how many {many} are {there} now?",
-    "how many {many} are {there} now?",
-    "how many {many} are {there} now?",
-    "how many {many} are there now?",
-    "how many {many} are there now?",
-    "how many are there now?",
-    "how many are there?",
-    "how many are {there} now?",
-    "how many {many} are {there}?",
-    "how many {many} are there in the end?",
-    "how many {many} are there in total?",
-    "how many {many} are there in all?",
-    "how many {many} are there altogether?",
-    "how many {many} does {theplace} have now?",
-    "how many does {theplace} have now?",
-    "how many now?",
-    "how many {many} now?",
-    "{Many} now?",
-    "so, how many {many} {there}?",
-    "{Many} {there}?",
-    "{Many} {there} = ?",
-    "how many {many} does {theplace} hold now?",
-    "count the {many} {there}.",
-    "how many {many}?",
-    "what is the total?",
-    "how many {many} is that?",
-    "tell me how many {many} are {there} now.",
-    "find the number of {many} {there}.",
-    "so how many {many} are {there} now?",
-    "now how many {many} are {there}?",
-    "what is the number of {many} {there} now?",
-    "can you tell me how many {many} are there now?",
-    "*work out how many {many} there are now.",
-    "*what number of {many} are {there} at the end?",
-    "*after all that, how many {many} are {there}?",
-    "*in the end, how many {many} are {there}?",
-];
-const LEFT: [&str; 23] = [
-    "how many are left?",
-    "how many are left?",
-    "how many are left?",
-    "how many {many} are left?",
-    "how many {many} are left?",
-    "how many {many} are left {there}?",
-    "how many are left {there}?",
-    "how many remain?",
-    "how many remain {there}?",
-    "how many {many} remain?",
-    "how many {many} remain {there}?",
-    "how many {many} are still {there}?",
-    "how many are still {there}?",
-    "how many are still there?",
-    "how many stay?",
-    "how many {many} stay?",
-    "how many {many} does that leave?",
-    "how many left?",
-    "what's left?",
-    "are there any left, and how many?",
-    "{Many} left?",
-    "*how many of the {many} remain?",
-    "*how many of the {many} are still {there}?",
-];
-
 struct Scene {
     kind: &'static str,
     noun: Noun,
@@ -175,7 +84,11 @@ impl Scene {
     fn opening(&self, teller: &mut Teller<'_>, n: i64) -> String {
         let tense = teller.tense;
         let alive = ["bird", "animal", "ride", "person"].contains(&self.kind);
-        let pattern = if alive && teller.chance(20) { teller.pick(&BUSY) } else { teller.pick(&OPENINGS) };
+        let pattern = if alive && teller.chance(20) {
+            teller.draw("crowd/busy")
+        } else {
+            teller.draw("crowd/openings")
+        };
         let verb = |base: &str, third: &str, past: &str| match (tense, n == 1) {
             (Tense::Past, _) => past.to_owned(),
             (_, true) => third.to_owned(),
@@ -306,8 +219,11 @@ impl Scene {
     }
 
     fn question(&self, teller: &mut Teller<'_>, story: &Story) -> String {
-        let pattern =
-            if story.ends_in_loss() && teller.coin() { teller.pick(&LEFT) } else { teller.pick(&QUESTIONS) };
+        let pattern = if story.ends_in_loss() && teller.coin() {
+            teller.draw("crowd/left")
+        } else {
+            teller.draw("crowd/questions")
+        };
         let past = teller.tense == Tense::Past && !pattern.contains("now") && teller.chance(40);
         let pattern = if past {
             pattern.replace(" are ", " were ").replace("were left", "were left")

@@ -1,7 +1,7 @@
 //! `arith`, in the manner of GSM8K: word problems and bare sums of one to six steps, solved in written steps.
 //!
 //! A problem is a chain of equations ([`story`]); a [`teller`] puts it into words, as a story of somebody who has things
-//! ([`owner`]), of things at a place ([`crowd`]), of amounts with a unit ([`measure`]), of two heaps ([`pairs`]), of what
+//! ([`owner`]), of things at a place ([`crowd`]), of amounts with a unit ([`measure`]), of money ([`money`]), of two heaps ([`pairs`]), of what
 //! is missing ([`lacking`]), of equal groups ([`product`]), or bare ([`bare`]); [`chatter`] may stand around it. The response works the chain out in one wording of several and keeps it ([`answer`]).
 
 mod answer;
@@ -10,10 +10,12 @@ mod chatter;
 mod crowd;
 mod lacking;
 mod measure;
+mod money;
 mod owner;
 mod pairs;
 mod party;
 mod product;
+mod shape;
 mod story;
 mod teller;
 mod words;
@@ -111,7 +113,7 @@ fn told_in_steps(rng: &mut Rng, wording: Wording) -> Told {
     let tell = match scene {
         0..33 => crowd::tell,
         33..40 => measure::tell,
-        40..46 => measure::money,
+        40..46 => money::tell,
         _ => owner::tell,
     };
     let prompt = tell(&mut teller, &mut story);

@@ -19,123 +19,10 @@ const KINDS: [NounKind; 10] = [
     NounKind::Animal,
 ];
 
-const OPENINGS: [&str; 31] = [
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {has} {c}",
-    "{S} {start} with {c}",
-    "{S} {start} out with {c}",
-    "{S} {begin} with {c}",
-    "{S} {has} {c} to start with",
-    "at first {S} {has} {c}",
-    "at first, {S} {has} {c}",
-    "in the morning {S} {has} {c}",
-    "{S} {own} {c}",
-    "{S} {keep} {c}",
-    "{S} {has} {c} in a bag",
-    "{S} {has} {c} at home",
-    "{S} {has} {c} in total",
-    "{S} {has} exactly {c}",
-    "there {are} {c} in {whose} bag",
-    "there {are} {c} in {whose} room",
-    "{S} {has} a box with {c}",
-    "{S} {has} a total of {c}",
-    "{S} {has} a bag of {c}",
-    "*to begin with, {S} {has} {c}",
-    "*in {whose} bag there {are} {c}",
-    "*let us say {S} {has} {c}",
-    "*{S} {has} {c} on the table",
-];
-
-const QUESTIONS: [&str; 47] = [
-    "how many {many} {do} {s} have now?",
-    "how many {many} {do} {s} have now?",
-    "how many {many} {do} {s} have now?",
-    "how many {many} {do} {s} have?",
-    "how many {many} {do} {s} have?",
-    "how many {do} {s} have now?",
-    "how many {do} {s} have now?",
-    "how many {do} {s} have?",
-    "how many {do} {s} have in the end?",
-    "how many {many} {do} {s} have in the end?",
-    "how many {many} {do} {s} have in total?",
-    "how many {many} {do} {s} have altogether?",
-    "how many {many} {do} {s} have in all?",
-    "how many {do} {s} have in all?",
-    "how many {do} {s} have at the end?",
-    "how many {many} {do} {s} have at the end?",
-    "how many {many} {do} {s} end up with?",
-    "now how many {many} {do} {s} have?",
-    "so how many {many} {do} {s} have now?",
-    "how many are there now?",
-    "how many {many} are there now?",
-    "how many {many} is that?",
-    "how many is that?",
-    "what is the total?",
-    "what's the total now?",
-    "how many now?",
-    "how many {many} now?",
-    "{Many} now?",
-    "so, how many {many}?",
-    "total?",
-    "how many?",
-    "how many {many}?",
-    "how many {many} will {s} have?",
-    "how many {many} {has} {s} got now?",
-    "how many {has} {s} got?",
-    "tell me how many {many} {s} {has} now.",
-    "find how many {many} {s} {has}.",
-    "find the number of {many} {s} {has} now.",
-    "say how many {many} {s} {has} in the end.",
-    "can you tell me how many {many} {s} {has} now?",
-    "what is the number of {many} now?",
-    "calculate how many {many} {s} {has} now.",
-    "*work out how many {many} {s} {has} at the end.",
-    "*after all that, how many {many} {do} {s} have?",
-    "*what number of {many} {do} {s} have in the end?",
-    "*how many {many} {do} {s} have after that?",
-    "*in the end, how many {many} {do} {s} have?",
-];
-/// Asked where something was taken away last.
-const LEFT: [&str; 26] = [
-    "how many are left?",
-    "how many are left?",
-    "how many are left?",
-    "how many {many} are left?",
-    "how many {many} are left?",
-    "how many {many} are left?",
-    "how many remain?",
-    "how many {many} remain?",
-    "how many {do} {s} have left?",
-    "how many {do} {s} have left?",
-    "how many {many} {do} {s} have left?",
-    "how many {many} {do} {s} have left?",
-    "how many {many} does that leave?",
-    "how many {do} {s} still have?",
-    "how many {many} {do} {s} still have?",
-    "how many {many} are still there?",
-    "how many left?",
-    "what is left?",
-    "what's left?",
-    "are there any left, and how many?",
-    "{Many} left?",
-    "how many {many} {do} {s} keep?",
-    "how many {many} {has} {s} got left?",
-    "*how many of the {many} remain?",
-    "*how many of the {many} are left?",
-    "*in the end, how many are left?",
-];
-
 /// The words of one story.
-struct Scene {
-    hero: Party,
-    noun: Noun,
+pub(super) struct Scene {
+    pub(super) hero: Party,
+    pub(super) noun: Noun,
     things: String,
     /// Whether the last clause was about somebody else, so that "she" would be taken for them.
     stranger: bool,
@@ -183,7 +70,7 @@ impl Scene {
         patterns.into_iter().map(fill).collect()
     }
 
-    fn opening(&self, teller: &mut Teller<'_>, n: i64) -> String {
+    pub(super) fn opening(&self, teller: &mut Teller<'_>, n: i64) -> String {
         let tense = teller.tense;
         // "Tom picks 12 apples" begins a story as well as "Tom has 12 apples".
         if teller.chance(12) {
@@ -193,7 +80,7 @@ impl Scene {
                 return self.clause(teller, &mention, verb, &template, &count, true).whole();
             }
         }
-        let pattern = teller.pick(&OPENINGS);
+        let pattern = teller.draw("owner/openings");
         let count = teller.count(n, &self.noun);
         let be = super::words::be(tense, n != 1);
         let regular = |base: &str, past: &str| match (tense, self.hero.plural) {
@@ -262,7 +149,7 @@ impl Scene {
     }
 
     /// One step, as something the hero does, something another does, or something that happens.
-    fn step(&mut self, teller: &mut Teller<'_>, step: Step, pronoun: bool) -> Clause {
+    pub(super) fn step(&mut self, teller: &mut Teller<'_>, step: Step, pronoun: bool) -> Clause {
         let amount = teller.amount(step, &self.noun, &self.hero.poss);
         let way = teller.rng.below(100);
         if way < 18 {
@@ -315,7 +202,7 @@ impl Scene {
     }
 
     /// The steps as clauses; now and then two of them in one: "sells 9 in the morning and 8 in the afternoon".
-    fn steps(&mut self, teller: &mut Teller<'_>, steps: &[Step], pronoun: bool) -> Vec<Clause> {
+    pub(super) fn steps(&mut self, teller: &mut Teller<'_>, steps: &[Step], pronoun: bool) -> Vec<Clause> {
         let mut clauses = Vec::new();
         let mut at = 0;
         while at < steps.len() {
@@ -358,13 +245,14 @@ impl Scene {
         clause
     }
 
-    fn question(&self, teller: &mut Teller<'_>, story: &Story, pronoun: bool) -> String {
+    pub(super) fn question(&self, teller: &mut Teller<'_>, story: &Story, pronoun: bool) -> String {
         let left = story.ends_in_loss() || (!story.only_gains() && teller.chance(20));
-        let pattern = if left && teller.coin() { teller.pick(&LEFT) } else { teller.pick(&QUESTIONS) };
+        let pattern =
+            if left && teller.coin() { teller.draw("owner/left") } else { teller.draw("owner/questions") };
         self.asked(teller, pattern, pronoun)
     }
 
-    fn asked(&self, teller: &mut Teller<'_>, pattern: &str, pronoun: bool) -> String {
+    pub(super) fn asked(&self, teller: &mut Teller<'_>, pattern: &str, pronoun: bool) -> String {
         let mention = if pronoun || (teller.coin() && !self.stranger) {
             self.hero.pronoun()
         } else {
@@ -382,148 +270,6 @@ impl Scene {
             .replace("{s}", &mention.text)
             .replace("{many}", &self.noun.many)
             .replace("{Many}", &capital(&self.noun.many))
-    }
-
-    fn plainly(&mut self, teller: &mut Teller<'_>, story: &Story) -> String {
-        let opening = capital(&self.opening(teller, story.first));
-        let steps = self.steps(teller, &story.steps, false);
-        let steps = teller.sentences(&steps);
-        let question = self.question(teller, story, false);
-        format!("{opening}. {steps}. {question}")
-    }
-
-    /// "Tom has 12 pens and buys 7 more."
-    fn begun_with_the_first_step(&mut self, teller: &mut Teller<'_>, story: &Story) -> String {
-        let mut clauses = vec![self.state(teller, story.first, false)];
-        clauses.extend(self.steps(teller, &story.steps, true));
-        let taken = if clauses.len() > 2 && teller.chance(30) { 3 } else { 2 }.min(clauses.len());
-        let begun = capital(&teller.joined(&clauses[..taken]));
-        let rest = if taken < clauses.len() {
-            format!(". {}", teller.sentences(&clauses[taken..]))
-        } else {
-            String::new()
-        };
-        let question = self.question(teller, story, false);
-        if rest.is_empty() && teller.chance(20) {
-            return format!("{begun}, {}", uncapital(&question));
-        }
-        format!("{begun}{rest}. {question}")
-    }
-
-    /// What there is at first, as a clause of the hero.
-    fn state(&self, teller: &mut Teller<'_>, n: i64, pronoun: bool) -> Clause {
-        let mention = if pronoun {
-            self.hero.pronoun()
-        } else {
-            Mention { text: self.hero.first.clone(), plural: self.hero.plural }
-        };
-        let count = teller.count(n, &self.noun);
-        let predicate = format!("{} {count}", have(teller.tense, mention.plural));
-        Clause {
-            subject: mention.text,
-            predicate,
-            own: true,
-            plural: mention.plural,
-            timed: false,
-            gains: true,
-        }
-    }
-
-    /// "If Tom has 12 pens and buys 7 more, how many pens does he have?"
-    fn conditionally(&mut self, teller: &mut Teller<'_>, story: &Story) -> String {
-        teller.tense = Tense::Present;
-        let mut clauses = vec![self.state(teller, story.first, false)];
-        clauses.extend(self.steps(teller, &story.steps, true));
-        let one = clauses.len().min(4);
-        let told = teller.joined(&clauses[..one]);
-        if one < clauses.len() {
-            let rest = teller.sentences(&clauses[one..]);
-            let question = self.question(teller, story, false);
-            return format!("{}. {rest}. {question}", capital(&told));
-        }
-        let question = uncapital(&self.question(teller, story, true));
-        let pattern = teller.pick(&[
-            "If {told}, {q}",
-            "If {told}, {q}",
-            "If {told}, {q}",
-            "If {told}, then {q}",
-            "Suppose {told}. {Q}",
-            "Say {told}. {Q}",
-            "When {told}, {q}",
-            "*Let's say {told}, {q}",
-            "*Imagine {told}. {Q}",
-        ]);
-        pattern.replace("{told}", &told).replace("{q}", &question).replace("{Q}", &capital(&question))
-    }
-
-    /// "How many pens does Tom have if he starts with 12 and buys 7 more?"
-    fn question_first(&mut self, teller: &mut Teller<'_>, story: &Story) -> String {
-        let pattern = teller.pick(&[
-            "How many {many} {do} {s} have",
-            "How many {many} {do} {s} have now",
-            "How many {many} will {s} have",
-            "How many {many} {do} {s} have in the end",
-            "*What number of {many} {do} {s} have",
-        ]);
-        let asked = pattern
-            .replace("{do}", aux(Tense::Present, self.hero.plural))
-            .replace("{s}", &self.hero.first)
-            .replace("{many}", &self.noun.many);
-        if teller.coin() {
-            let mut clauses = vec![self.state(teller, story.first, true)];
-            clauses.extend(self.steps(teller, &story.steps, false));
-            let (state, steps) = (capital(&clauses[0].whole()), teller.sentences(&clauses[1..]));
-            return format!("{asked}? {state}. {steps}.");
-        }
-        teller.tense = Tense::Present;
-        let number = teller.number(story.first);
-        let pattern = if self.hero.sub_plural {
-            teller.pick(&["start with {n}", "have {n}", "begin with {n}"])
-        } else {
-            teller.pick(&["starts with {n}", "has {n}", "begins with {n}"])
-        };
-        let predicate = pattern.replace("{n}", &number);
-        let mut clauses = vec![Clause {
-            subject: self.hero.sub.clone(),
-            predicate,
-            own: true,
-            plural: self.hero.sub_plural,
-            timed: false,
-            gains: true,
-        }];
-        clauses.extend(self.steps(teller, &story.steps, true));
-        let told = teller.joined(&clauses);
-        if teller.chance(35) {
-            let ask = teller.pick(&[
-                "tell me how many {many} {s} {has}:",
-                "find out how many {many} {s} {has}:",
-                "please tell me how many {many} {s} {has} in the end:",
-                "calculate how many {many} {s} {has}:",
-                "count the {many} {s} {has} at the end:",
-                "I wonder how many {many} {s} {has}:",
-                "*work out how many {many} {s} {has} after this:",
-            ]);
-            let ask = ask.replace("{many}", &self.noun.many).replace("{s}", &self.hero.first);
-            return capital(&format!(
-                "{} {told}.",
-                ask.replace("{has}", have(Tense::Present, self.hero.plural))
-            ));
-        }
-        let link = teller.pick(&["if", "if", "if", "when", "*in case"]);
-        format!("{asked} {link} {told}?")
-    }
-
-    /// "Tom: 12 pens, buys 7, loses 5. How many?"
-    fn in_short(&mut self, teller: &mut Teller<'_>, story: &Story) -> String {
-        teller.tense = Tense::Present;
-        let state = self.state(teller, story.first, false);
-        let mut parts = vec![capital(&state.whole())];
-        for step in &story.steps {
-            let clause = self.step(teller, *step, true);
-            parts.push(if clause.own && !self.hero.sub_plural { clause.predicate } else { clause.whole() });
-        }
-        let question = self.question(teller, story, false);
-        format!("{}. {question}", parts.join(", "))
     }
 }
 

@@ -18,49 +18,6 @@ const KINDS: [NounKind; 8] = [
 ];
 const COLOURS: [&str; 9] = ["red", "blue", "green", "yellow", "white", "black", "brown", "pink", "grey"];
 
-const TOGETHER: [&str; 24] = [
-    "how many {many} do they have together?",
-    "how many {many} do they have together?",
-    "how many do they have together?",
-    "how many {many} do they have in total?",
-    "how many do they have in total?",
-    "how many {many} do they have altogether?",
-    "how many do they have altogether?",
-    "how many {many} do they have in all?",
-    "how many do they have in all?",
-    "what is the total?",
-    "how many {many} is that together?",
-    "how many {many} is that in total?",
-    "how many {many} are there?",
-    "how many {many} are there in total?",
-    "how many in total?",
-    "how many altogether?",
-    "how many together?",
-    "together they have how many {many}?",
-    "what is the total number of {many}?",
-    "find the total number of {many}.",
-    "how many {many} do they all have?",
-    "*count all the {many}: how many are there?",
-    "*if they put them together, how many {many} do they have?",
-    "*what do they have together?",
-];
-const HEAPS: [&str; 14] = [
-    "how many are there in total?",
-    "how many {many} are there in total?",
-    "how many {many} are there?",
-    "how many are there?",
-    "how many {many} are there altogether?",
-    "how many {many} are there in all?",
-    "how many is that in total?",
-    "what is the total?",
-    "how many {many} in total?",
-    "how many {many} is that?",
-    "how many altogether?",
-    "what is the total number of {many}?",
-    "*count all the {many}: how many are there?",
-    "*what is the number of all {many}?",
-];
-
 fn three(teller: &Teller<'_>, plural: bool) -> &'static str {
     have(teller.tense, plural)
 }
@@ -102,7 +59,7 @@ fn people(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
         return labelled(teller, &parties, &counts, noun);
     }
     let told = list(teller, &clauses);
-    let question = teller.pick(&TOGETHER).replace("{many}", &noun.many);
+    let question = teller.draw("pairs/together").replace("{many}", &noun.many);
     let question = if speaker { question.replace("they", "we").replace("them", "them") } else { question };
     let names: Vec<&str> = parties.iter().map(|party| party.first.as_str()).collect();
     match teller.rng.below(10) {
@@ -348,26 +305,9 @@ fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
         .replace("{Thing}", &capital(thing))
         .replace("{in}", &place)
         .replace("{In}", &capital(&place));
-    let question = teller.pick(&HEAPS).replace("{many}", &many);
+    let question = teller.draw("pairs/heaps").replace("{many}", &many);
     format!("{told} {}", capital(&question))
 }
-
-const MORE: [&str; 14] = [
-    "how many more {many} does {a} have than {b}?",
-    "how many more {many} does {a} have than {b}?",
-    "how many more does {a} have than {b}?",
-    "how many more does {a} have?",
-    "how many more {many} does {a} have?",
-    "how many fewer {many} does {b} have than {a}?",
-    "how many fewer does {b} have?",
-    "how many less does {b} have than {a}?",
-    "what is the difference?",
-    "what is the difference between them?",
-    "how many more does {b} need to have as many as {a}?",
-    "by how many {many} is {a} ahead?",
-    "*{a} has more {many} than {b}. How many more?",
-    "*how many {many} more than {b} does {a} have?",
-];
 
 /// How many more one has than the other, or how many one has who has so many more or fewer.
 pub(super) fn difference(teller: &mut Teller<'_>, story: &mut Story) -> String {
@@ -391,7 +331,8 @@ pub(super) fn difference(teller: &mut Teller<'_>, story: &mut Story) -> String {
     let amount = if teller.coin() { teller.count(pairs[1].1, &noun) } else { teller.number(pairs[1].1) };
     let link = teller.pick(&[" and", " and", ".", ", and", ",", " but", ", but", " while", "*, whereas"]);
     let told = format!("{first}{link} {} has {amount}", pairs[1].0);
-    let question = teller.pick(&MORE).replace("{a}", a).replace("{b}", b).replace("{many}", &noun.many);
+    let question =
+        teller.draw("pairs/more").replace("{a}", a).replace("{b}", b).replace("{many}", &noun.many);
     if !told.contains('.') && teller.chance(8) {
         return format!("If {told}, {question}");
     }

@@ -32,131 +32,6 @@ pub(super) struct Mention {
     pub(super) plural: bool,
 }
 
-const WOMEN: [&str; 18] = [
-    "a girl",
-    "my sister",
-    "my mother",
-    "my aunt",
-    "my grandmother",
-    "my mum",
-    "Mrs Brown",
-    "Mrs Lee",
-    "a woman",
-    "Grandma",
-    "Ms Green",
-    "a waitress",
-    "my daughter",
-    "the queen",
-    "*Mrs White",
-    "*my niece",
-    "*Aunt Jane",
-    "the old woman",
-];
-const MEN: [&str; 18] = [
-    "a boy",
-    "my brother",
-    "my father",
-    "my uncle",
-    "my grandfather",
-    "my dad",
-    "Mr Smith",
-    "Mr Jones",
-    "a man",
-    "Grandpa",
-    "the king",
-    "my son",
-    "a sailor",
-    "a waiter",
-    "*Mr White",
-    "*my nephew",
-    "*Uncle Bob",
-    "the old man",
-];
-const ROLES: [&str; 20] = [
-    "a farmer",
-    "the teacher",
-    "a baker",
-    "a student",
-    "the chef",
-    "a child",
-    "my friend",
-    "a shopkeeper",
-    "a gardener",
-    "a cook",
-    "a collector",
-    "our neighbour",
-    "a doctor",
-    "the cook",
-    "a kid",
-    "my cousin",
-    "a seller",
-    "the coach",
-    "*the new pupil",
-    "*a young farmer",
-];
-const SHOPS: [&str; 26] = [
-    "a shop",
-    "a store",
-    "a bakery",
-    "the library",
-    "a school",
-    "a farm",
-    "a museum",
-    "a toy shop",
-    "a supermarket",
-    "a café",
-    "a restaurant",
-    "a market stall",
-    "the office",
-    "a hotel",
-    "a company",
-    "the zoo",
-    "a factory",
-    "a club",
-    "the kitchen",
-    "a bookshop",
-    "a kiosk",
-    "the corner shop",
-    "*the village shop",
-    "*a small store",
-    "*the school shop",
-    "a warehouse",
-];
-
-/// Relatives and friends, after a possessive.
-const RELATIVES: [&str; 16] = [
-    "brother",
-    "sister",
-    "mother",
-    "father",
-    "friend",
-    "best friend",
-    "uncle",
-    "aunt",
-    "cousin",
-    "mum",
-    "dad",
-    "teacher",
-    "neighbour",
-    "grandmother",
-    "*little brother",
-    "*older sister",
-];
-const STRANGERS: [&str; 10] = [
-    "a friend",
-    "someone",
-    "a neighbour",
-    "another child",
-    "a classmate",
-    "the teacher",
-    "a boy",
-    "a girl",
-    "somebody",
-    "*a visitor",
-];
-const CUSTOMERS: [&str; 7] =
-    ["a customer", "a man", "a woman", "a visitor", "someone", "a school", "*the first customer"];
-
 impl Party {
     /// A named person.
     pub(super) fn person(name: &Name) -> Self {
@@ -204,14 +79,14 @@ impl Party {
             60..72 => Self::speaker(["I", "me", "my"]),
             72..75 => Self::speaker(["you", "you", "your"]),
             75..79 => Self::speaker(["we", "us", "our"]),
-            79..83 => Self::role(teller.pick(&WOMEN), SHE),
-            83..87 => Self::role(teller.pick(&MEN), HE),
+            79..83 => Self::role(teller.draw("party/women"), SHE),
+            83..87 => Self::role(teller.draw("party/men"), HE),
             87..91 => {
-                let role = teller.pick(&ROLES);
+                let role = teller.draw("party/roles");
                 Self::role(role, *teller.rng.pick(&[SHE, HE, ["they", "them", "their"]]))
             }
             _ => {
-                let mut shop = Self::role(teller.pick(&SHOPS), ["it", "it", "its"]);
+                let mut shop = Self::role(teller.draw("party/shops"), ["it", "it", "its"]);
                 shop.shop = true;
                 shop
             }
@@ -234,7 +109,7 @@ impl Party {
     /// Somebody else, as a sentence about this party names them.
     pub(super) fn other(&self, teller: &mut Teller<'_>) -> String {
         if self.shop {
-            return teller.pick(&CUSTOMERS).to_owned();
+            return teller.draw("party/customers").to_owned();
         }
         match teller.rng.below(10) {
             0..5 => loop {
@@ -243,8 +118,8 @@ impl Party {
                     return name;
                 }
             },
-            5..8 => format!("{} {}", self.poss, teller.pick(&RELATIVES)),
-            _ => teller.pick(&STRANGERS).to_owned(),
+            5..8 => format!("{} {}", self.poss, teller.draw("party/relatives")),
+            _ => teller.draw("party/strangers").to_owned(),
         }
     }
 

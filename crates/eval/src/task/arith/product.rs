@@ -26,45 +26,6 @@ const GROUPS: [(&str, &str); 16] = [
     ("bucket", "buckets"),
     ("bowl", "bowls"),
 ];
-const TOLD: [&str; 21] = [
-    "there are {g} {groups} with {e} {many} each",
-    "there are {g} {groups} with {e} {many} each",
-    "there are {g} {groups} of {e} {many}",
-    "{S} {has} {g} {groups} with {e} {many} each",
-    "{S} {has} {g} {groups} with {e} {many} in each",
-    "{S} {has} {g} {groups} of {e} {many}",
-    "{S} {has} {g} {groups} of {e} {many} each",
-    "{S} {has} {g} {groups}. Each {group} has {e} {many}",
-    "there are {g} {groups}. Each {group} has {e} {many}",
-    "each {group} has {e} {many}. There are {g} {groups}",
-    "{S} {has} {g} {groups}. Every {group} has {e} {many}",
-    "{g} {groups} have {e} {many} each",
-    "every {group} has {e} {many} and there are {g} {groups}",
-    "{g} {groups} with {e} {many} each",
-    "each of {g} {groups} has {e} {many}",
-    "each of {g} children has {e} {many}",
-    "{g} {groups}, {e} {many} in every {group}",
-    "{g} {groups} and {e} {many} in each",
-    "{g} children have {e} {many} each",
-    "*with {e} {many} in every {group}, {S} {has} {g} {groups}",
-    "*{S} {has} {g} {groups}, and every one of them has {e} {many}",
-];
-const ASKED: [&str; 14] = [
-    "how many {many} are there?",
-    "how many {many} are there in total?",
-    "how many {many} are there altogether?",
-    "how many {many} is that?",
-    "how many {many} in all?",
-    "how many {many}?",
-    "what is the total?",
-    "how many are there?",
-    "how many {many} are there in all?",
-    "how many is that in total?",
-    "what is the total number of {many}?",
-    "tell me how many {many} there are.",
-    "*work out the number of {many}.",
-    "*count the {many}: how many are there?",
-];
 
 /// Tells of equal groups, and what happens after; returns the prompt and what the key needs beside the chain.
 pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> (String, String) {
@@ -83,7 +44,7 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> (String, Strin
     let (group, groups) = *teller.rng.pick(&GROUPS);
     let (g, e) = (teller.number(story.first), teller.number(story.steps[0].by));
     let told = teller
-        .pick(&TOLD)
+        .draw("product/told")
         .replace("{S}", &hero.first)
         .replace("{has}", have(Tense::Present, hero.plural))
         .replace("{groups}", groups)
@@ -91,7 +52,7 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> (String, Strin
         .replace("{g}", &g)
         .replace("{e}", &e)
         .replace("{many}", &noun.many);
-    let question = teller.pick(&ASKED).replace("{many}", &noun.many);
+    let question = teller.draw("product/asked").replace("{many}", &noun.many);
     if story.steps.len() == 1 {
         let prompt = match teller.rng.below(12) {
             0 => format!("How many {} are in {g} {groups} if each {group} has {e}?", noun.many),

@@ -3,71 +3,13 @@
 use super::super::Rng;
 use super::super::lexicon::{Noun, Wording, capital, in_words};
 use super::story::Step;
-use super::words::Tense;
+use super::words::{Tense, patterns};
 
 /// Per cent of the prompts whose numbers are written in words.
 const IN_WORDS: usize = 3;
 /// Per cent of the twelves and sixes that are a dozen and half a dozen.
 const DOZENS: usize = 20;
 
-/// When something happens, before the clause.
-const BEFORE: [&str; 34] = [
-    "then",
-    "then",
-    "then",
-    "then",
-    "then,",
-    "next,",
-    "after that,",
-    "later",
-    "later,",
-    "after lunch",
-    "after lunch,",
-    "in the afternoon",
-    "in the afternoon,",
-    "in the evening",
-    "on Monday",
-    "on Tuesday",
-    "on Friday,",
-    "on Saturday",
-    "on Sunday",
-    "the next day",
-    "the next day,",
-    "but then",
-    "now",
-    "afterwards,",
-    "soon",
-    "a little later,",
-    "an hour later,",
-    "after school",
-    "the following week",
-    "and then",
-    "*some time after that,",
-    "*before dinner,",
-    "*two days later",
-    "*once the rain stops,",
-];
-/// When something happens, after the clause.
-const AFTER: [&str; 18] = [
-    "in the morning",
-    "in the afternoon",
-    "after lunch",
-    "later",
-    "on Monday",
-    "on Wednesday",
-    "on Thursday",
-    "on Sunday",
-    "the next day",
-    "today",
-    "at night",
-    "in the evening",
-    "before dinner",
-    "after a while",
-    "that day",
-    "at noon",
-    "*on the same day",
-    "*a moment later",
-];
 /// Two times of one clause.
 const TWICE: [[&str; 2]; 9] = [
     ["in the morning", "in the afternoon"],
@@ -127,6 +69,11 @@ impl<'a> Teller<'a> {
     /// One of the patterns, as [`Wording::pick`] does.
     pub(super) fn pick<'p>(&mut self, patterns: &[&'p str]) -> &'p str {
         self.wording.pick(self.rng, patterns)
+    }
+
+    /// One of the patterns of a list of `patterns.txt`.
+    pub(super) fn draw(&mut self, list: &str) -> &'static str {
+        self.pick(patterns(list))
     }
 
     pub(super) fn coin(&mut self) -> bool {
@@ -230,7 +177,7 @@ impl<'a> Teller<'a> {
         if self.chance(55) {
             return String::new();
         }
-        match self.pick(&BEFORE) {
+        match self.draw("teller/before") {
             "now" if self.tense == Tense::Past => "then ".to_owned(),
             word => format!("{word} "),
         }
@@ -238,7 +185,7 @@ impl<'a> Teller<'a> {
 
     /// A time after the clause, with its space, or nothing.
     pub(super) fn after(&mut self) -> String {
-        if self.chance(85) { String::new() } else { format!(" {}", self.pick(&AFTER)) }
+        if self.chance(85) { String::new() } else { format!(" {}", self.draw("teller/after")) }
     }
 
     /// Two times that go together.

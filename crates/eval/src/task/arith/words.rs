@@ -1,8 +1,9 @@
-//! The verbs, events and places of the stories, read from the text files of this folder.
+//! The verbs, events, places and sentence patterns of the stories, read from the text files of this folder.
 //!
 //! A line of `verbs.txt` is `role subjects things: base third past | template | template …`: the role says whose doing it
 //! is and to which end, the subjects are `P`eople and `S`hops, the things are letters as [`things`] gives them.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::super::lexicon::{Noun, NounKind};
@@ -96,6 +97,30 @@ static CLASSES: LazyLock<Vec<(char, Vec<String>)>> = LazyLock::new(|| {
         })
         .collect()
 });
+
+static PATTERNS: LazyLock<HashMap<&'static str, Vec<&'static str>>> = LazyLock::new(|| {
+    let mut lists: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut list = "";
+    for line in include_str!("patterns.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        if let Some(name) = line.strip_prefix('@') {
+            list = name;
+            continue;
+        }
+        let counted = line.split_once("x ").and_then(|(times, pattern)| Some((times.parse().ok()?, pattern)));
+        let (times, pattern) = counted.unwrap_or((1, line));
+        lists.entry(list).or_default().extend(std::iter::repeat_n(pattern, times));
+    }
+    lists
+});
+
+/// The patterns of a list of `patterns.txt`.
+///
+/// # Panics
+/// If there is no such list: the file is part of the program.
+pub(super) fn patterns(list: &str) -> &'static [&'static str] {
+    PATTERNS.get(list).unwrap_or_else(|| panic!("patterns.txt has no list {list}"))
+}
 
 fn verb(line: &str, subjects: bool) -> Option<Verb> {
     let (head, body) = line.split_once(": ")?;

@@ -72,8 +72,7 @@ fn near(category: &Category) -> &'static [NounKind] {
     use NounKind::{Animal, Bird, Food, Person, Plant, Thing, Vehicle};
     match category.within.as_deref().unwrap_or(category.one()) {
         "animal" => &[Animal, Bird],
-        "fruit" | "vegetable" | "drink" => &[Food, Plant],
-        "colour" | "tree" | "flower" => &[Food, Plant],
+        "fruit" | "vegetable" | "drink" | "colour" | "tree" | "flower" => &[Food, Plant],
         "job" | "family member" => &[Person],
         "vehicle" => &[Vehicle, Thing],
         "tool" | "instrument" | "body part" | "shape" | "piece of clothing" | "piece of furniture"

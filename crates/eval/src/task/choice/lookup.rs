@@ -24,7 +24,8 @@ pub(super) fn draw(rng: &mut Rng, wording: Wording, count: usize) -> Problem {
         let wordings =
             vec![format!("Option {label} is {text}."), format!("The answer is {text}."), capital(text)];
         // What is wanted is the option's text: for the checker these options have no labels.
-        return finish(rng, wording, stem, &labels, options.clone(), at, false, wordings);
+        let question = Question { options, labels: Vec::new(), answer: at, wordings };
+        return finish(rng, wording, &stem, &labels, question);
     }
     let stem = ask(rng, wording, "label of", &[("v", text)]);
     let wordings = vec![
@@ -32,24 +33,15 @@ pub(super) fn draw(rng: &mut Rng, wording: Wording, count: usize) -> Problem {
         format!("{} is option {label}.", capital(text)),
         format!("{} is {label}. The answer is {label}.", capital(text)),
     ];
-    finish(rng, wording, stem, &labels, options.clone(), at, true, wordings)
+    let question = Question { options, labels: labels.clone(), answer: at, wordings };
+    finish(rng, wording, &stem, &labels, question)
 }
 
-#[allow(clippy::too_many_arguments)]
-fn finish(
-    rng: &mut Rng,
-    wording: Wording,
-    stem: Stem,
-    labels: &[String],
-    options: Vec<String>,
-    answer: usize,
-    labelled: bool,
-    wordings: Vec<String>,
-) -> Problem {
-    let prompt = layout::prompt(rng, wording, &stem, labels, &options);
-    let key = format!("choice/lookup:{labelled}:{}:{answer}", options.join(","));
-    let labels = if labelled { labels.to_vec() } else { Vec::new() };
-    problem(rng, prompt, "choice/lookup", key, Question { options, labels, answer, wordings })
+fn finish(rng: &mut Rng, wording: Wording, stem: &Stem, labels: &[String], question: Question) -> Problem {
+    let prompt = layout::prompt(rng, wording, stem, labels, &question.options);
+    let labelled = !question.labels.is_empty();
+    let key = format!("choice/lookup:{labelled}:{}:{}", question.options.join(","), question.answer);
+    problem(rng, prompt, "choice/lookup", key, question)
 }
 
 /// Different names or things.

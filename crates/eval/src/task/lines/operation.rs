@@ -75,145 +75,193 @@ fn order(sort: Sort, list: &mut [String]) {
     }
 }
 
+/// An operation while it is carried out.
+struct Work<'a> {
+    items: &'a Items,
+    /// Places of two members.
+    at: usize,
+    other: usize,
+    a: String,
+    b: String,
+    c: String,
+    p: String,
+    answer: Vec<String>,
+    /// The given list as it identifies the problem: its order counts, except where the answer does not depend on it.
+    content: Vec<String>,
+    wanted: Wanted,
+    argument: String,
+    double: Option<(&'static str, &'static str)>,
+}
+
 /// Carries an operation out on the items.
 pub(super) fn operate(rng: &mut Rng, section: &'static str, items: &Items) -> Operation {
-    // Two members or a gap between two need a list that has them.
-    let section = match section {
-        "remove2" if items.list.len() < 4 => "remove",
-        _ => section,
-    };
     let list = &items.list;
+    // Who takes two out of three leaves no line.
+    let section = if section == "remove2" && list.len() < 4 { "remove" } else { section };
     let at = rng.below(list.len());
     let other = (at + 1 + rng.below(list.len() - 1)) % list.len();
-    let (a, mut b, mut c, mut p) =
-        (items.spare.clone(), list[at].clone(), list[other].clone(), String::new());
-    let mut answer = list.clone();
-    // The order of the given list is part of the content, except where the answer does not depend on it.
-    let mut content = list.clone();
-    let mut wanted = Wanted::Order;
-    let mut argument = String::new();
-    let mut double = None;
+    let mut work = Work {
+        items,
+        at,
+        other,
+        a: items.spare.clone(),
+        b: list[at].clone(),
+        c: list[other].clone(),
+        p: String::new(),
+        answer: list.clone(),
+        content: list.clone(),
+        wanted: Wanted::Order,
+        argument: String::new(),
+        double: None,
+    };
     let kind = match section {
         "copy" => "lines/copy",
-        "reverse" => {
-            answer.reverse();
-            "lines/reverse"
-        }
-        "sort" | "descend" => {
-            order(items.sort, &mut answer);
-            content.clone_from(&answer);
-            argument = section.into();
-            if section == "descend" {
-                answer.reverse();
-            }
-            "lines/sort"
-        }
-        "shuffle" => {
-            while &answer == list {
-                rng.shuffle(&mut answer);
-            }
-            content.sort_unstable();
-            wanted = Wanted::Shuffle;
-            "lines/shuffle"
-        }
-        "remove" => {
-            answer.remove(at);
-            argument.clone_from(&b);
-            "lines/remove"
-        }
-        "remove2" => {
-            answer.retain(|item| *item != b && *item != c);
-            argument = format!("{},{}", (&b).min(&c), (&b).max(&c));
-            "lines/remove"
-        }
-        "replace" => {
-            answer[at].clone_from(&a);
-            argument = format!("{a}/{b}");
-            "lines/replace"
-        }
-        "append" | "prepend" => {
-            let place = if section == "append" { list.len() } else { 0 };
-            answer.insert(place, a.clone());
-            argument = format!("{a}@{place}");
-            "lines/add"
-        }
-        "before" | "after" | "between" => {
-            let place = match section {
-                "before" => at,
-                "after" => at + 1,
-                _ => {
-                    let gap = 1 + rng.below(list.len() - 1);
-                    (b, c) = (list[gap - 1].clone(), list[gap].clone());
-                    gap
-                }
-            };
-            answer.insert(place, a.clone());
-            // "After the third" and "before the fourth" are one problem.
-            argument = format!("{a}@{place}");
-            "lines/insert"
-        }
-        "swap" => {
-            answer.swap(at, other);
-            argument = format!("{},{}", at.min(other), at.max(other));
-            "lines/swap"
-        }
-        "pick" => {
-            let (place, title) = match rng.below(10) {
-                0..4 => (0, "first"),
-                4..8 => (list.len() - 1, "last"),
-                _ => (at, ORDINALS[at]),
-            };
-            p = title.into();
-            answer = vec![list[place].clone()];
-            argument = place.to_string();
-            wanted = Wanted::One;
-            "lines/pick"
-        }
-        "beside" => {
-            let gap = 1 + rng.below(list.len() - 1);
-            let (member, next, word) = if rng.coin() {
-                (gap - 1, gap, *rng.pick(&["after", "after", "behind"]))
-            } else {
-                (gap, gap - 1, *rng.pick(&["before", "before", "in front of"]))
-            };
-            p = word.into();
-            b.clone_from(&list[member]);
-            answer = vec![list[next].clone()];
-            argument = format!("{member}>{next}");
-            wanted = Wanted::One;
-            "lines/pick"
-        }
-        "count" => {
-            answer = vec![list.len().to_string()];
-            content.sort_unstable();
-            wanted = Wanted::Count;
-            "lines/count"
-        }
-        _ => {
-            let first = *rng.pick(&["remove", "append", "prepend", "replace"]);
-            let second = *rng.pick(&["reverse", "sort"]);
-            match first {
-                "remove" => drop(answer.remove(at)),
-                "append" => answer.push(a.clone()),
-                "prepend" => answer.insert(0, a.clone()),
-                _ => answer[at].clone_from(&a),
-            }
-            argument = match first {
-                "remove" => format!("{first} {b} {second}"),
-                "replace" => format!("{first} {b} {a} {second}"),
-                _ => format!("{first} {a} {second}"),
-            };
-            if second == "reverse" {
-                answer.reverse();
-            } else {
-                order(items.sort, &mut answer);
-            }
-            double = Some((first, second));
-            "lines/double"
-        }
+        "reverse" | "sort" | "descend" | "shuffle" | "swap" => work.reorder(rng, section),
+        "remove" | "remove2" | "replace" => work.take(section),
+        "append" | "prepend" | "before" | "after" | "between" => work.put(rng, section),
+        "pick" | "beside" | "count" => work.question(rng, section),
+        _ => work.twice(rng),
     };
+    let Work { a, b, c, p, answer, content, wanted, argument, double, .. } = work;
     let key = format!("{kind}:{}:{argument}", content.join(","));
-    let asked = if wanted == Wanted::One && section == "beside" { vec![b.clone()] } else { Vec::new() };
+    let asked = if section == "beside" { vec![b.clone()] } else { Vec::new() };
     let queue = Queue { given: list.clone(), expected: answer, wanted, asked, wordings: Vec::new() };
     Operation { kind, section, a, b, c, p, double, queue, key }
+}
+
+impl Work<'_> {
+    /// The same items in another order.
+    fn reorder(&mut self, rng: &mut Rng, section: &str) -> &'static str {
+        match section {
+            "reverse" => {
+                self.answer.reverse();
+                "lines/reverse"
+            }
+            "shuffle" => {
+                while self.answer == self.items.list {
+                    rng.shuffle(&mut self.answer);
+                }
+                self.content.sort_unstable();
+                self.wanted = Wanted::Shuffle;
+                "lines/shuffle"
+            }
+            "swap" => {
+                self.answer.swap(self.at, self.other);
+                self.argument = format!("{},{}", self.at.min(self.other), self.at.max(self.other));
+                "lines/swap"
+            }
+            _ => {
+                order(self.items.sort, &mut self.answer);
+                self.content.clone_from(&self.answer);
+                self.argument = section.into();
+                if section == "descend" {
+                    self.answer.reverse();
+                }
+                "lines/sort"
+            }
+        }
+    }
+
+    /// Somebody leaves, or gives the place to another.
+    fn take(&mut self, section: &str) -> &'static str {
+        let (a, b, c) = (&self.a, &self.b, &self.c);
+        match section {
+            "remove" => {
+                self.answer.remove(self.at);
+                self.argument.clone_from(b);
+            }
+            "remove2" => {
+                self.answer.retain(|item| item != b && item != c);
+                self.argument = format!("{},{}", b.min(c), b.max(c));
+            }
+            _ => {
+                self.answer[self.at].clone_from(a);
+                self.argument = format!("{a}/{b}");
+                return "lines/replace";
+            }
+        }
+        "lines/remove"
+    }
+
+    /// Somebody joins.
+    fn put(&mut self, rng: &mut Rng, section: &str) -> &'static str {
+        let list = &self.items.list;
+        let place = match section {
+            "append" => list.len(),
+            "prepend" => 0,
+            "before" => self.at,
+            "after" => self.at + 1,
+            _ => {
+                let gap = 1 + rng.below(list.len() - 1);
+                (self.b, self.c) = (list[gap - 1].clone(), list[gap].clone());
+                gap
+            }
+        };
+        self.answer.insert(place, self.a.clone());
+        // "After the third" and "before the fourth" are one problem.
+        self.argument = format!("{}@{place}", self.a);
+        if matches!(section, "append" | "prepend") { "lines/add" } else { "lines/insert" }
+    }
+
+    /// Something is asked about the list.
+    fn question(&mut self, rng: &mut Rng, section: &str) -> &'static str {
+        let list = &self.items.list;
+        match section {
+            "pick" => {
+                let (place, title) = match rng.below(10) {
+                    0..4 => (0, "first"),
+                    4..8 => (list.len() - 1, "last"),
+                    _ => (self.at, ORDINALS[self.at]),
+                };
+                self.p = title.into();
+                self.answer = vec![list[place].clone()];
+                self.argument = place.to_string();
+            }
+            "beside" => {
+                let gap = 1 + rng.below(list.len() - 1);
+                let (member, next, word) = if rng.coin() {
+                    (gap - 1, gap, *rng.pick(&["after", "after", "behind"]))
+                } else {
+                    (gap, gap - 1, *rng.pick(&["before", "before", "in front of"]))
+                };
+                self.p = word.into();
+                self.b.clone_from(&list[member]);
+                self.answer = vec![list[next].clone()];
+                self.argument = format!("{member}>{next}");
+            }
+            _ => {
+                self.answer = vec![list.len().to_string()];
+                self.content.sort_unstable();
+                self.wanted = Wanted::Count;
+                return "lines/count";
+            }
+        }
+        self.wanted = Wanted::One;
+        "lines/pick"
+    }
+
+    /// Two orders in a row: a change of the members, then a new order of all.
+    fn twice(&mut self, rng: &mut Rng) -> &'static str {
+        let first = *rng.pick(&["remove", "append", "prepend", "replace"]);
+        let second = *rng.pick(&["reverse", "sort"]);
+        let (a, b) = (&self.a, &self.b);
+        match first {
+            "remove" => drop(self.answer.remove(self.at)),
+            "append" => self.answer.push(a.clone()),
+            "prepend" => self.answer.insert(0, a.clone()),
+            _ => self.answer[self.at].clone_from(a),
+        }
+        self.argument = match first {
+            "remove" => format!("{first} {b} {second}"),
+            "replace" => format!("{first} {b} {a} {second}"),
+            _ => format!("{first} {a} {second}"),
+        };
+        if second == "reverse" {
+            self.answer.reverse();
+        } else {
+            order(self.items.sort, &mut self.answer);
+        }
+        self.double = Some((first, second));
+        "lines/double"
+    }
 }
