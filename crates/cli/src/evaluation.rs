@@ -11,7 +11,7 @@ use demask::decode::StrategySpec;
 use demask::eval::run::suite::{Generated, Questions, Reader, Suite};
 use demask::eval::run::{self, Plan, Records, RunHeader, RunProgress, names};
 use demask::eval::sandbox::Sandbox;
-use demask::eval::task::{self, Split};
+use demask::eval::task::Split;
 use demask::{Model, Shard};
 use indicatif::{ProgressBar, ProgressStyle};
 
