@@ -41,7 +41,7 @@ impl Finished {
         let (m, s) = (&self.metrics, &self.metrics.seconds);
         eprintln!(
             "{}: {} steps, {} forward passes, {:.2} tokens per pass, {:.3} s (backbone {:.3}, marginals {:.3}, selection {:.3})",
-            self.job.spec(),
+            self.job.spelling(),
             m.steps,
             m.forwards,
             m.tokens_per_forward(),

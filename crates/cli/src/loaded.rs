@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Options, Sampling, StrategySpec, Suppression};
 use demask_model::checkpoint::source::{self, Progress};
 use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
@@ -78,7 +78,15 @@ impl Loaded {
             backbone.add_eos(&tokenizer.ends_of_turn());
         }
         let ids = backbone.spec().ids.clone();
-        Self { folder, backbone, tokenizer, chat, ids, context: Context { predictor }, defaults }
+        Self {
+            folder,
+            backbone,
+            tokenizer,
+            chat,
+            ids,
+            context: Context { predictor, ..Context::default() },
+            defaults,
+        }
     }
 
     /// The strategy the flags name, or the default.

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error:#}{}", remedy(&error));
             if is_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
@@ -112,6 +112,14 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
+/// What flag or command helps, where a library says what is missing.
+fn remedy(error: &anyhow::Error) -> &'static str {
+    match error.downcast_ref::<demask_decode::Error>() {
+        Some(demask_decode::Error::NoPredictor { .. }) => " (--predictor FILE, demask train predictor)",
+        _ => "",
+    }
+}
+
 /// Whether the user can repair the call itself.
 fn is_usage(error: &anyhow::Error) -> bool {
     use demask_decode::Error as E;
@@ -123,6 +131,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
                 | E::UnknownParameter { .. }
                 | E::BadValue { .. }
                 | E::Missing { .. }
+                | E::NoPredictor { .. }
                 | E::Canvas(_)
         )
     }) || error.downcast_ref::<Usage>().is_some()

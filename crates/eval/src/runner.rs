@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Options, StrategySpec};
 use demask_model::{Backbone, SpecialIds};
 

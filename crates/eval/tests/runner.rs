@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Options, Sampling, StrategySpec};
 use demask_eval::error::Result;
 use demask_eval::runner::{
@@ -73,7 +73,11 @@ impl Model {
         let backbone = Transformer::load(&fixture(), &LoadOptions::default()).unwrap();
         let tokenizer = Tokenizer::open(fixture(), backbone.spec().vocab).unwrap();
         let predictor = Predictor::load(&fixture().join("predictor_row_i_minus_1.safetensors")).unwrap().0;
-        Self { backbone, tokenizer, context: Context { predictor: Some(Arc::new(predictor)) } }
+        Self {
+            backbone,
+            tokenizer,
+            context: Context { predictor: Some(Arc::new(predictor)), ..Context::default() },
+        }
     }
 
     fn subject(&self) -> Subject<'_> {

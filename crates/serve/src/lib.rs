@@ -21,7 +21,7 @@ mod watch;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_model::text::{ChatTemplate, Tokenizer};
 use demask_model::{Backbone, SpecialIds};

@@ -5,7 +5,6 @@
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
-use demask_decode::strategy;
 use demask_decode::{
     CacheSpec, Canvas, Draw, EosPolicy, HoldEos, Options, Sampling, StrategySpec, Suppression,
 };
@@ -257,10 +256,13 @@ fn named<T: FromStr<Err = demask_decode::Error>>(fields: &mut Fields, field: &st
 /// The strategy, with the parameters that are given as fields, and whether it masks tokens again.
 fn take_strategy(fields: &mut Fields, served: &Served) -> Result<(StrategySpec, bool)> {
     let mut spec = match fields.text("strategy")? {
-        Some(text) => text.parse::<StrategySpec>().map_err(|error| Refusal::field("strategy", error))?,
+        Some(text) => {
+            served.context.registry.parse(&text).map_err(|error| Refusal::field("strategy", error))?
+        }
         None => served.defaults.strategy.clone(),
     };
-    let is_parameter = |name: &str| strategy::ALL.iter().any(|e| e.params.iter().any(|p| p.key == name));
+    let entries = served.context.registry.entries();
+    let is_parameter = |name: &str| entries.iter().any(|e| e.params.iter().any(|p| p.key == name));
     for name in fields.names().into_iter().filter(|name| is_parameter(name)) {
         let value = match fields.take(&name) {
             Some(Value::String(text)) => text,

@@ -4,9 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use demask_decode::observer::Recorder;
-use demask_decode::trace::Header;
+use demask_decode::trace::{Header, Trace};
 use demask_decode::{Decoder, Job, StrategySpec};
 use demask_eval::suite::{Generated, Suite, Text};
 use demask_eval::task::{self, Split};
@@ -88,11 +88,12 @@ fn compare(args: &Args, loaded: &Loaded, suite: &Generated) -> Result<()> {
         let [job] = jobs;
         let answer = loaded.text(job.canvas())?;
         let score = suite.score(args.problem, &answer)?;
-        let records = std::mem::take(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner).records);
+        let steps = std::mem::take(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner).records);
         let totals = job.totals();
         let verdict = if score.correct { "right" } else { "wrong" };
         lines.push((strategy.to_string(), totals.forwards, verdict, answer));
-        panels.push(Panel::new(strategy.to_string(), &header, &records, &loaded.ids.eos));
+        let trace = Trace { header, steps };
+        panels.push(Panel::new(strategy.to_string(), &trace, &loaded.ids.eos).map_err(Error::msg)?);
     }
     if std::io::stdout().is_terminal() {
         play(&panels, &loaded.tokenizer, Duration::from_millis(args.pause))?;

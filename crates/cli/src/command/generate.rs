@@ -93,7 +93,7 @@ pub fn print(loaded: &Loaded, finished: &Finished, as_json: bool) -> Result<()> 
             "canvas": &canvas.tokens()[canvas.response()],
             "steps": totals.steps,
             "forwards": totals.forwards,
-            "strategy": finished.job.spec().to_string(),
+            "strategy": finished.job.spelling(),
             "cache": finished.job.options().cache.to_string(),
             "seconds": finished.seconds,
             "metrics": finished.metrics,

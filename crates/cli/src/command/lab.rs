@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use demask_decode::StrategySpec;
-use demask_decode::strategy::{ALL, Cost};
+use demask_decode::registry::Cost;
+use demask_decode::strategy::ALL;
 use demask_eval::frontier::points;
 use demask_eval::grid::{Grid, LAB};
 use demask_eval::plot;
@@ -88,8 +89,10 @@ fn strategies(args: &Args, loaded: &Loaded) -> Result<Vec<StrategySpec>> {
                 false => all.extend(own),
             }
         }
+        let context = &loaded.context;
+        let cost = |spec: &StrategySpec| context.registry.find(spec.name()).map(|entry| entry.cost);
         let usable =
-            |spec: &StrategySpec| spec.entry().cost != Cost::Predictor || loaded.context.predictor.is_some();
+            |spec: &StrategySpec| context.predictor.is_some() || !matches!(cost(spec), Ok(Cost::Predictor));
         if all.iter().any(|s| !usable(s)) {
             eprintln!("demask is left out: this model has no dependency predictor (give --predictor FILE)");
             all.retain(usable);

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_model::text::{ChatTemplate, Settings as TextSettings, Tokenizer};
 use demask_model::{Backbone, Error, LoadOptions, Pass, Query, Result, Rows, Spec, Transformer};
 use demask_serve::{Defaults, Served, Server, Settings, app};
@@ -48,7 +48,7 @@ pub fn served(backbone: Arc<dyn Backbone>) -> Served {
         ids: backbone.spec().ids.clone(),
         backbone,
         chat: None,
-        context: Context { predictor: Some(Arc::new(predictor)) },
+        context: Context { predictor: Some(Arc::new(predictor)), ..Context::default() },
         defaults: Defaults {
             strategy: "entropy".parse().unwrap(),
             sampling: Default::default(),

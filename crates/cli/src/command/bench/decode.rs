@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
+use demask_decode::registry::Context;
 use demask_decode::rng::{Purpose, Rng};
-use demask_decode::strategy::Context;
 use demask_decode::trace::Seconds;
 use demask_decode::{
     CacheSpec, Canvas, Decoder, EosPolicy, Job, Observer, Options, StepRecord, StrategySpec, Suppression,
@@ -83,7 +83,8 @@ impl Observer for Blocks {
 pub fn run(args: &Args) -> Result<()> {
     let folder = loaded::folder(&args.model)?;
     let backbone = Transformer::load(&folder, &args.model.load_options()?)?;
-    let context = Context { predictor: loaded::predictor(&args.model, &folder, &backbone)? };
+    let context =
+        Context { predictor: loaded::predictor(&args.model, &folder, &backbone)?, ..Context::default() };
     let strategies = strategies(args, &context)?;
     let caches = if args.cache.is_empty() {
         demask_decode::cache::ALL.iter().map(|c| Ok(c.name.parse()?)).collect::<Result<Vec<CacheSpec>>>()?

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use anyhow::{Result, anyhow};
 use demask_decode::dependency::{Dependency, Metadata, Mix, Predictor};
-use demask_decode::strategy::greedy::{Start, Thresholds, greedy_subset};
+use demask_decode::rule::{Start, Thresholds, greedy_subset};
 use demask_model::{HiddenRow, Rows};
 use demask_train::plot::{Mark, Series};
 

@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use demask_decode::probe::BackboneProbe;
-use demask_decode::strategy::{Context, Probe as _, Question};
+use demask_decode::probe::{BackboneProbe, Probe as _, Question};
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
 use demask_kernels::{QuantizedWeights, Weights, gemm, gemm_i8, softmax_stats, total_variation};
 use demask_model::checkpoint::Dtype;
@@ -167,7 +167,7 @@ fn decoded(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<u32>>>
             .map(|r| {
                 let canvas = Canvas::generate(&r.prompt, r.response.len(), &model.spec().ids)?;
                 let observers = Box::new(Observers::default());
-                Job::new(canvas, &strategy, &Context { predictor: None }, Options::default(), observers)
+                Job::new(canvas, &strategy, &Context::default(), Options::default(), observers)
             })
             .collect::<Result<Vec<_>, _>>()?;
         Decoder::new(model).run(&mut jobs)?;

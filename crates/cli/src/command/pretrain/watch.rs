@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, Job, Options, StrategySpec};
 use demask_eval::task::{self, Problem, Task};
 use demask_model::text::{ChatTemplate, Tokenizer};

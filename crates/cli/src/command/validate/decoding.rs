@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use demask_decode::audit::Audit;
-use demask_decode::strategy::{self, Cost};
+use demask_decode::registry::Cost;
+use demask_decode::strategy;
 use demask_decode::{CacheSpec, Canvas, Decoder, Job, Options, StrategySpec, cache};
 use demask_model::Backbone as _;
 
