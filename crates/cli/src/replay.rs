@@ -10,65 +10,41 @@ use std::time::Duration;
 use crossterm::style::{Attribute, Color, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{self, Clear, ClearType};
 use crossterm::{QueueableCommand, cursor};
-use demask::decode::StepRecord;
-use demask::decode::trace::Header;
+use demask::decode::replay::{Place, Replay};
+use demask::decode::trace::Trace;
 use demask::model::text::Tokenizer;
-
-/// What stands at a position of the response in one frame.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Place {
-    /// Not decided yet.
-    Masked,
-    /// A token, and whether this step wrote it.
-    Token(u32, bool),
-    /// Behind the end of the response.
-    Filled,
-}
 
 /// One recorded decoding.
 pub struct Panel {
     /// First line.
     pub title: String,
-    /// The response after each step.
-    frames: Vec<Vec<Place>>,
+    /// The response after each step, and the step's number.
+    frames: Vec<(usize, Vec<Place>)>,
     /// What to say of each step.
     lines: Vec<String>,
     eos: Vec<u32>,
 }
 
 impl Panel {
-    /// Replays the records of a trace.
-    pub fn new(title: String, header: &Header, records: &[StepRecord], eos: &[u32]) -> Self {
-        let (start, end) = header.response;
-        let given = |position: usize| match header.tokens[position] {
-            token if token == header.mask => Place::Masked,
-            token => Place::Token(token, false),
-        };
-        let mut places: Vec<Place> = (start..end).map(given).collect();
+    /// Replays a trace.
+    pub fn new(title: String, trace: &Trace, eos: &[u32]) -> Result<Self, String> {
+        let (start, end) = trace.header.response;
+        let mut replay = Replay::new(&trace.header);
         let (mut frames, mut lines, mut forwards) = (Vec::new(), Vec::new(), 0);
-        for record in records {
-            for place in &mut places {
-                if let Place::Token(token, _) = *place {
-                    *place = Place::Token(token, false);
-                }
-            }
-            let inside = |position: &usize| (start..end).contains(position);
-            for commit in record.commits.iter().filter(|c| inside(&c.position)) {
-                places[commit.position - start] = Place::Token(commit.token, true);
-            }
-            record.filled.iter().filter(|p| inside(p)).for_each(|p| places[p - start] = Place::Filled);
-            record.remasked.iter().filter(|p| inside(p)).for_each(|p| places[p - start] = Place::Masked);
+        for record in &trace.steps {
+            replay.step(record)?;
+            let places = replay.places()[start..end].to_vec();
             forwards += record.forwards;
             let budget = record.budget.map_or(String::new(), |b| format!(" · {:.3} of {}", b.used, b.limit));
-            let masked = places.iter().filter(|p| **p == Place::Masked).count();
+            let masked = places.iter().filter(|p| p.is_masked()).count();
             lines.push(format!(
                 "step {} · +{} · {masked} masked · NFE {forwards}{budget}",
                 record.step + 1,
                 record.commits.len()
             ));
-            frames.push(places.clone());
+            frames.push((record.step, places));
         }
-        Self { title, frames, lines, eos: eos.to_vec() }
+        Ok(Self { title, frames, lines, eos: eos.to_vec() })
     }
 
     /// Every step as plain text, for where there is no terminal.
@@ -84,28 +60,30 @@ impl Panel {
     }
 
     /// The last frame that has come at `step`.
-    fn at(&self, step: usize) -> Option<(&[Place], &str)> {
+    fn at(&self, step: usize) -> Option<(usize, &[Place], &str)> {
         let step = step.min(self.frames.len().checked_sub(1)?);
-        Some((&self.frames[step], &self.lines[step]))
+        let (number, places) = &self.frames[step];
+        Some((*number, places, &self.lines[step]))
     }
 
     /// A frame as lines of coloured pieces, at most `width` columns wide.
     fn page(&self, step: usize, tokenizer: &Tokenizer, width: usize) -> Vec<Vec<Piece>> {
         let mut page = vec![vec![Piece::new(&self.title, Some(Color::Cyan), true, width)]];
-        let Some((places, line)) = self.at(step) else { return page };
+        let Some((number, places, line)) = self.at(step) else { return page };
         let mut wrap = Wrap { lines: vec![Vec::new()], column: 0, width };
         let mut previous = None;
         for place in places {
+            let newest = place.is_written_by(number);
             match *place {
-                Place::Masked => {
+                Place::Masked { .. } => {
                     wrap.put("░", Some(Color::DarkGrey), false);
                     previous = None;
                 }
-                Place::Filled => wrap.put("·", Some(Color::DarkGrey), false),
-                Place::Token(token, newest) if self.eos.contains(&token) => {
+                Place::Filled { .. } => wrap.put("·", Some(Color::DarkGrey), false),
+                Place::Given { token } | Place::Committed { token, .. } if self.eos.contains(&token) => {
                     wrap.put("·", Some(Color::DarkGrey), newest);
                 }
-                Place::Token(token, newest) => {
+                Place::Given { token } | Place::Committed { token, .. } => {
                     wrap.put(&tokenizer.piece(previous, token), newest.then_some(Color::Green), newest);
                     previous = Some(token);
                 }
@@ -211,47 +189,16 @@ impl Wrap {
 
 #[cfg(test)]
 mod tests {
-    use demask::decode::CacheSpec;
-    use demask::decode::trace::{Commit, Seconds};
-
     use super::*;
 
-    fn record(step: usize, commits: &[(usize, u32)], filled: &[usize], remasked: &[usize]) -> StepRecord {
-        let commit =
-            |&(position, token): &(usize, u32)| Commit { position, token, confidence: 0.9, probability: 0.9 };
-        StepRecord {
-            step,
-            block: 0,
-            masked: 3,
-            commits: commits.iter().map(commit).collect(),
-            filled: filled.to_vec(),
-            remasked: remasked.to_vec(),
-            stop: None,
-            budget: None,
-            dependency: None,
-            forwards: 2,
-            computed_rows: 0,
-            rows: Vec::new(),
-            seconds: Seconds::default(),
-        }
-    }
-
     #[test]
-    fn frames_follow_commits_fills_and_remasks() {
-        let header = Header {
-            demask_trace: 1,
-            strategy: "entropy".into(),
-            cache: CacheSpec::default(),
-            tokens: vec![5, 1, 1, 1],
-            response: (1, 4),
-            mask: 1,
-            seed: 0,
-        };
-        let records = [record(0, &[(1, 7), (2, 8)], &[], &[2]), record(1, &[(2, 9)], &[3], &[])];
-        let panel = Panel::new("t".into(), &header, &records, &[9]);
-        assert_eq!(panel.frames[0], [Place::Token(7, true), Place::Masked, Place::Masked]);
-        assert_eq!(panel.frames[1], [Place::Token(7, false), Place::Token(9, true), Place::Filled]);
+    fn a_panel_tells_every_step() {
+        let text = r#"{"demask_trace":1,"strategy":"entropy","tokens":[5,1,1,1],"response":[1,4],"mask":1,"seed":0}
+{"step":0,"block":0,"masked":3,"commits":[{"position":1,"token":7,"confidence":0.9,"probability":0.9}],"stop":null,"forwards":2,"computed_rows":4,"seconds":{"forward":0,"marginals":0,"select":0}}
+{"step":1,"block":0,"masked":2,"commits":[{"position":2,"token":9,"confidence":0.9,"probability":0.9}],"filled":[3],"stop":null,"forwards":2,"computed_rows":4,"seconds":{"forward":0,"marginals":0,"select":0}}"#;
+        let panel = Panel::new("t".into(), &Trace::parse(text).unwrap(), &[9]).unwrap();
+        assert!(panel.frames[0].1[0].is_written_by(0) && panel.frames[0].1[1].is_masked());
         assert!(panel.lines[1].contains("NFE 4") && panel.lines[0].contains("2 masked"));
-        assert_eq!(panel.at(99).unwrap().0, panel.frames[1]);
+        assert_eq!(panel.at(99).unwrap().1, panel.frames[1].1);
     }
 }

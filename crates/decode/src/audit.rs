@@ -7,12 +7,13 @@ use demask_model::Spec;
 
 use crate::canvas::{Canvas, Cell};
 use crate::observer::Observer;
+use crate::replay::Replay;
 use crate::trace::StepRecord;
 
 /// Watches a decoding and remembers the first thing its trace does not explain.
 #[derive(Debug, Clone)]
 pub struct Audit {
-    tokens: Vec<u32>,
+    replay: Replay,
     shift: bool,
     steps: usize,
     rows: usize,
@@ -23,8 +24,8 @@ pub struct Audit {
 impl Audit {
     /// Begins with the canvas before the first step, on a backbone of this shape.
     pub fn new(canvas: &Canvas, spec: &Spec) -> Self {
-        let tokens = canvas.tokens().to_vec();
-        Self { tokens, shift: spec.shift, steps: 0, rows: 0, committed: 0, wrong: None }
+        let replay = Replay::of(canvas);
+        Self { replay, shift: spec.shift, steps: 0, rows: 0, committed: 0, wrong: None }
     }
 
     /// The first thing that the trace does not explain.
@@ -48,31 +49,24 @@ impl Audit {
     }
 
     fn apply(&mut self, record: &StepRecord, canvas: &Canvas) -> Result<(), String> {
-        let (mask, eos) = (canvas.ids().mask, canvas.ids().eos.first().copied());
         let computed: usize = record.rows.iter().map(|r| r.1 - r.0).sum();
         if computed != record.computed_rows {
             return Err(format!("{} rows are counted and {computed} are named", record.computed_rows));
         }
-        for commit in &record.commits {
-            let position = commit.position;
+        self.replay.step(record)?;
+        for position in record.commits.iter().map(|c| c.position) {
             let row = if self.shift { position.saturating_sub(1) } else { position };
-            if self.tokens[position] != mask {
-                return Err(format!("position {position} is written over token {}", self.tokens[position]));
-            }
             if !record.rows.iter().any(|r| (r.0..r.1).contains(&row)) {
                 return Err(format!("position {position} is written from a row that was not computed"));
             }
-            self.tokens[position] = commit.token;
         }
-        record.filled.iter().for_each(|&p| self.tokens[p] = eos.unwrap_or(mask));
-        record.remasked.iter().for_each(|&p| self.tokens[p] = mask);
         if let Some(p) = record.remasked.iter().find(|&&p| canvas.cells()[p] != Cell::Masked) {
             return Err(format!("position {p} is said to be masked again and is not"));
         }
-        match self.tokens.iter().zip(canvas.tokens()).position(|(told, held)| told != held) {
-            Some(p) => {
-                Err(format!("position {p} holds {}, the trace says {}", canvas.tokens()[p], self.tokens[p]))
-            }
+        let (mask, eos) = (canvas.ids().mask, canvas.ids().eos.first().copied());
+        let told = self.replay.places().iter().map(|place| place.token(mask, eos.unwrap_or(mask)));
+        match told.zip(canvas.tokens()).enumerate().find(|(_, (told, held))| told != *held) {
+            Some((p, (told, held))) => Err(format!("position {p} holds {held}, the trace says {told}")),
             None => Ok(()),
         }
     }

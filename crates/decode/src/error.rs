@@ -65,6 +65,23 @@ pub enum Error {
         /// Steps done.
         steps: usize,
     },
+    /// A name is already in use.
+    #[error("there is already a {kind} named {name:?}; give yours another name")]
+    Taken {
+        /// What it is the name of.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A strategy needs a dependency predictor.
+    #[error(
+        "strategy {strategy} needs a dependency predictor: put predictor.safetensors into the checkpoint's folder, train \
+         one, or use dependency=oracle"
+    )]
+    NoPredictor {
+        /// The strategy.
+        strategy: String,
+    },
     /// A strategy needs something it was not given.
     #[error("strategy {strategy} needs {what}")]
     Missing {

@@ -1,17 +1,16 @@
 //! One canvas on its way to text: its strategy with state, randomness, block, and what it cost.
 
-use std::ops::Range;
-
-use demask_model::{Query, Reuse, Shadow, Spec};
-
-use crate::cache::{CacheSpec, Moment, RowCache, ranges};
-use crate::canvas::{Canvas, Cell, EosPolicy, Pick};
+use crate::cache::{CacheSpec, RowCache, ranges};
+use crate::canvas::{Canvas, EosPolicy};
+use crate::clock::StepCost;
 use crate::error::{Error, Result};
-use crate::marginals::{Marginal, Suppression};
+use crate::marginals::Suppression;
 use crate::observer::Observer;
+use crate::plan::Plan;
+use crate::registry::{Context, StrategySpec};
 use crate::rng::Rng;
-use crate::sampler::Sampling;
-use crate::strategy::{BlockStep, Context, Extent, Needs, Selection, Strategy, StrategySpec, TokenRule};
+use crate::sampler::{Sampled, Sampling};
+use crate::strategy::{BlockStep, Selection, Strategy};
 use crate::trace::{Commit, DependencyRecord, Seconds, StepRecord};
 
 /// How a canvas is decoded, apart from the strategy.
@@ -36,6 +35,26 @@ pub struct Options {
     pub cache: CacheSpec,
 }
 
+impl Options {
+    /// Refuses values outside their range.
+    pub fn check(&self) -> Result<()> {
+        self.sampling.check()?;
+        let bad = |what: &str, value: String, why: &str| {
+            Err(Error::BadValue { what: what.into(), value, why: why.into() })
+        };
+        if !self.guidance.is_finite() || self.guidance < 0.0 {
+            return bad("guidance", self.guidance.to_string(), "must be 0 or more");
+        }
+        if self.suppression.eos_penalty.is_nan() {
+            return bad("penalty on the end of sequence", "NaN".into(), "must be a number");
+        }
+        if self.block_length == Some(0) {
+            return bad("block length", "0".into(), "must be at least 1");
+        }
+        Ok(())
+    }
+}
+
 /// What a decoding cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Totals {
@@ -49,6 +68,17 @@ pub struct Totals {
     pub seconds: Seconds,
 }
 
+impl Totals {
+    /// Adds a step.
+    fn add(&mut self, record: &StepRecord) {
+        self.steps += 1;
+        self.forwards += record.forwards;
+        self.committed += record.commits.len();
+        self.committed -= record.remasked.len();
+        self.seconds += record.seconds;
+    }
+}
+
 /// A canvas being decoded.
 pub struct Job {
     pub(crate) canvas: Canvas,
@@ -56,18 +86,18 @@ pub struct Job {
     pub(crate) options: Options,
     pub(crate) rng: Rng,
     pub(crate) totals: Totals,
-    place: BlockStep,
+    pub(crate) place: BlockStep,
     pub(crate) cache: Option<RowCache>,
-    spec: StrategySpec,
+    /// Blocks whose schedule is over, whether or not they still hold masks.
+    pub(crate) passed: usize,
+    spelling: String,
     observer: Box<dyn Observer>,
     stopped: bool,
     step_limit: usize,
-    /// Blocks whose schedule is over, whether or not they still hold masks.
-    passed: usize,
 }
 
 impl Job {
-    /// A job with a fresh strategy.
+    /// A job with a fresh strategy, found by its name in the context's registry.
     pub fn new(
         canvas: Canvas,
         spec: &StrategySpec,
@@ -75,44 +105,36 @@ impl Job {
         options: Options,
         observer: Box<dyn Observer>,
     ) -> Result<Self> {
-        options.sampling.check()?;
-        if !options.guidance.is_finite() || options.guidance < 0.0 {
-            return Err(Error::BadValue {
-                what: "cfg".into(),
-                value: options.guidance.to_string(),
-                why: "must be 0 or more".into(),
-            });
-        }
-        if options.suppression.eos_penalty.is_nan() {
-            return Err(Error::BadValue {
-                what: "eos-penalty".into(),
-                value: "NaN".into(),
-                why: "must be a number".into(),
-            });
-        }
-        if options.block_length == Some(0) {
-            return Err(Error::BadValue {
-                what: "block-length".into(),
-                value: "0".into(),
-                why: "must be at least 1".into(),
-            });
-        }
+        let asked = spec.given().iter().find(|(k, _)| k == "steps").and_then(|(_, v)| v.parse().ok());
+        let strategy = spec.build(context)?;
+        let mut job = Self::with_strategy(canvas, &spec.to_string(), strategy, options, observer)?;
+        job.step_limit += asked.unwrap_or(0);
+        Ok(job)
+    }
+
+    /// A job with a strategy that was made elsewhere; `name` stands for it in traces and messages.
+    pub fn with_strategy(
+        canvas: Canvas,
+        name: &str,
+        strategy: Box<dyn Strategy>,
+        options: Options,
+        observer: Box<dyn Observer>,
+    ) -> Result<Self> {
+        options.check()?;
         let length = canvas.response().len();
         let count = options.block_length.map_or(1, |b| length.div_ceil(b));
-        let asked =
-            spec.given().iter().find(|(k, _)| *k == "steps").and_then(|(_, v)| v.parse().ok()).unwrap_or(0);
         Ok(Self {
             rng: Rng::new(options.seed, options.stream),
-            strategy: spec.build(context)?,
+            strategy,
             place: BlockStep { index: usize::MAX, count, step: 0, entered_with: 0 },
             cache: options.cache.policy().map(RowCache::new),
-            spec: spec.clone(),
+            spelling: name.to_owned(),
             canvas,
             options,
             totals: Totals::default(),
             observer,
             stopped: false,
-            step_limit: 64 + 8 * length + asked,
+            step_limit: 64 + 8 * length,
             passed: 0,
         })
     }
@@ -122,9 +144,9 @@ impl Job {
         &self.canvas
     }
 
-    /// The strategy's spelling.
-    pub fn spec(&self) -> &StrategySpec {
-        &self.spec
+    /// The strategy as it is spelled.
+    pub fn spelling(&self) -> &str {
+        &self.spelling
     }
 
     /// How it is decoded, apart from the strategy.
@@ -147,128 +169,20 @@ impl Job {
         self.stopped && !self.canvas.is_done()
     }
 
-    pub(crate) fn needs(&self) -> Needs {
-        self.strategy.needs()
-    }
-
-    /// The left-most block that has masks and whose schedule is not over, the masks up to its end (its own, and any that
-    /// an earlier block's schedule left behind), and where the next step stands.
-    fn enter(&self) -> (Range<usize>, Vec<usize>, BlockStep) {
-        let response = self.canvas.response();
-        let length = self.options.block_length.unwrap_or(response.len());
-        let first = self.canvas.masked(response.clone()).first().copied().unwrap_or(response.start);
-        let index = ((first - response.start) / length).max(self.passed);
-        let start = response.start + index * length;
-        let block = start..(start + length).min(response.end);
-        let masked = self.canvas.masked(response.start..block.end);
-        let place = if self.place.index == index {
-            BlockStep { step: self.place.step + 1, ..self.place }
-        } else {
-            let entered_with = self.canvas.masked(block.clone()).len();
-            BlockStep { index, step: 0, entered_with, ..self.place }
-        };
-        (block, masked, place)
-    }
-
-    /// What the next step asks of the backbone. Only a step that was done moves the job, so a failed one may be
-    /// tried again.
-    pub(crate) fn ask(&self, spec: &Spec) -> Ask {
-        let (block, masked, place) = self.enter();
-        let needs = self.needs();
-        let length = self.canvas.tokens().len();
-        let rows = match &self.cache {
-            None => (0..length).collect(),
-            Some(cache) => {
-                let predicting = masked.iter().map(|&p| spec.predicting_row(p));
-                let hidden = needs.hidden.iter().flat_map(|row| masked.iter().map(move |&p| row.of(p)));
-                let needed: Vec<usize> = predicting.chain(hidden).collect();
-                let (canvas, step) = (&self.canvas, self.totals.steps);
-                cache.plan(&Moment { canvas, block: &block, place, step }, &needed)
-            }
-        };
-        // Of other positions there is an opinion only where their rows are computed.
-        let cells = self.canvas.cells();
-        let fresh = |&p: &usize| rows.len() == length || rows.binary_search(&spec.predicting_row(p)).is_ok();
-        let ahead = if needs.ahead { block.end..self.canvas.response().end } else { 0..0 };
-        let ahead = self.canvas.masked(ahead);
-        let decided: Vec<usize> = match needs.decided {
-            Extent::Nothing => Vec::new(),
-            Extent::Block => {
-                block.clone().filter(|&p| !matches!(cells[p], Cell::Masked | Cell::Fixed)).collect()
-            }
-            Extent::Canvas => (0..block.end).filter(|&p| cells[p] != Cell::Masked).collect(),
-        };
-        let committed = |&p: &usize| matches!(cells[p], Cell::Committed { .. });
-        let verify = block.clone().filter(|p| needs.verify && committed(p)).collect();
-        let others = ahead.into_iter().chain(decided).filter(fresh);
-        let predict = masked.iter().copied().chain(others).collect();
-        let unconditional = (self.options.guidance != 0.0).then(|| {
-            let hide = |(&token, cell): (&u32, &Cell)| {
-                if *cell == Cell::Fixed { self.canvas.ids().mask } else { token }
-            };
-            self.canvas.tokens().iter().zip(cells).map(hide).collect()
-        });
-        Ask { place, block, masked, predict, verify, rows, unconditional }
-    }
-
-    /// The queries of a step: the canvas, and the unconditional one where guidance asks for it.
-    pub(crate) fn queries<'a>(&'a mut self, ask: &'a Ask) -> impl Iterator<Item = Query<'a>> {
-        let needs = self.needs();
-        let (own, guide) = match &mut self.cache {
-            None => (None, None),
-            Some(cache) => (Some(&mut cache.rows), Some(&mut cache.guide)),
-        };
-        let (own, guide) = (
-            own.map(|cache| Reuse { cache, rows: &ask.rows }),
-            guide.map(|cache| Reuse { cache, rows: &ask.rows }),
-        );
-        let query = Query {
-            tokens: self.canvas.tokens(),
-            predict: &ask.predict,
-            hidden: needs.hidden.map(|row| (ask.masked.as_slice(), row)),
-            attention_layers: needs.attention_layers,
-            cache: own,
-            shadow: (!ask.verify.is_empty())
-                .then(|| Shadow { block: ask.block.clone(), verify: &ask.verify }),
-        };
-        let guided = ask.unconditional.as_ref().map(|tokens| Query {
-            tokens,
-            predict: &ask.predict,
-            cache: guide,
-            ..Query::default()
-        });
-        std::iter::once(query).chain(guided)
-    }
-
-    /// Phase 3: writes the tokens of the selection, applies the EOS policy, tells the observer.
+    /// Writes the tokens of a step, applies the EOS policy, masks again what is to be, tells the observer.
     pub(crate) fn commit(&mut self, step: Decided<'_>) -> Result<()> {
-        let Decided { ask, marginals, selection, forwards, seconds } = step;
-        let Ask { block, masked, rows, .. } = ask;
-        self.place = ask.place;
+        let Decided { plan, picks, selection, cost } = step;
+        self.place = plan.place;
         if let Some(cache) = &mut self.cache {
-            cache.computed(rows, self.canvas.tokens());
+            cache.computed(&plan.rows, self.canvas.tokens());
         }
-        let picks: Vec<Pick> =
-            selection.chosen.iter().map(|&i| pick(masked[i], &marginals[i], selection.tokens)).collect();
-        let commits: Vec<Commit> = selection
-            .chosen
-            .iter()
-            .zip(&picks)
-            .map(|(&i, p)| Commit {
-                position: p.position,
-                token: p.token,
-                confidence: p.confidence,
-                probability: match selection.tokens {
-                    TokenRule::Argmax => marginals[i].raw.top1,
-                    TokenRule::Sampled => marginals[i].candidate.raw,
-                },
-            })
-            .collect();
         let mask = self.canvas.ids().mask;
-        let commits: Vec<Commit> = commits.into_iter().filter(|c| c.token != mask).collect();
-        let filled = self.canvas.commit(self.totals.steps, &picks, block, self.options.eos);
+        let commits: Vec<Commit> =
+            picks.iter().filter(|p| p.pick.token != mask).map(Sampled::commit).collect();
+        let picks: Vec<_> = picks.iter().map(|p| p.pick).collect();
+        let filled = self.canvas.commit(self.totals.steps, &picks, &plan.block, self.options.eos);
         // What an end of sequence has just filled is not undone.
-        let remasked: Vec<usize> = selection.remask.into_iter().filter(|p| !filled.contains(p)).collect();
+        let remasked: Vec<usize> = selection.remask.iter().copied().filter(|p| !filled.contains(p)).collect();
         self.canvas.remask(&remasked);
         if selection.last {
             self.passed = self.place.index + 1;
@@ -276,73 +190,56 @@ impl Job {
                 self.canvas.abandon(self.canvas.response());
             }
         }
-        let dependency = selection.dependency.filter(|_| self.observer.wants_dependency());
-        let record = StepRecord {
+        let record = self.record(plan, &selection, cost, commits, filled, remasked);
+        self.totals.add(&record);
+        self.stopped |= self.observer.on_step(&record, &self.canvas).is_break();
+        self.stalled().map_or(Ok(()), Err)
+    }
+
+    fn record(
+        &self,
+        plan: &Plan,
+        selection: &Selection,
+        cost: StepCost,
+        commits: Vec<Commit>,
+        filled: Vec<usize>,
+        remasked: Vec<usize>,
+    ) -> StepRecord {
+        let dependency = selection.dependency.as_ref().filter(|_| self.observer.wants_dependency());
+        StepRecord {
             step: self.totals.steps,
             block: self.place.index,
-            masked: masked.len(),
+            masked: plan.masked().len(),
             commits,
             filled,
             remasked,
             stop: selection.stop,
             budget: selection.budget,
             dependency: dependency.map(|d| DependencyRecord {
-                positions: masked.clone(),
+                positions: plan.masked().to_vec(),
                 values: d.data().iter().map(|v| (v * 1e4).round() / 1e4).collect(),
             }),
-            forwards,
-            computed_rows: rows.len(),
-            rows: ranges(rows),
-            seconds,
-        };
-        self.totals.steps += 1;
-        self.totals.forwards += forwards;
-        self.totals.committed += record.commits.len();
-        self.totals.committed -= record.remasked.len();
-        self.totals.seconds += seconds;
-        self.stopped |= self.observer.on_step(&record, &self.canvas).is_break();
-        self.stalled().map_or(Ok(()), Err)
+            forwards: cost.forwards,
+            computed_rows: plan.rows.len(),
+            rows: ranges(&plan.rows),
+            seconds: cost.seconds,
+        }
     }
 
     /// The error of a canvas that took more steps than any sensible decoding does and still has masks.
     pub fn stalled(&self) -> Option<Error> {
         (!self.is_done() && self.totals.steps >= self.step_limit).then(|| Error::Stalled {
-            strategy: self.spec.to_string(),
+            strategy: self.spelling.clone(),
             masked: self.canvas.masked(self.canvas.response()).len(),
             steps: self.totals.steps,
         })
     }
 }
 
-/// What a step asks of the backbone.
-pub(crate) struct Ask {
-    pub(crate) place: BlockStep,
-    pub(crate) block: Range<usize>,
-    /// The paper's `M`.
-    pub(crate) masked: Vec<usize>,
-    /// Positions to predict: the masks, then the decided ones that the strategy wants to see.
-    pub(crate) predict: Vec<usize>,
-    /// Committed positions of the block that the strategy wants to verify.
-    pub(crate) verify: Vec<usize>,
-    /// Rows computed afresh; all of them without a cache.
-    pub(crate) rows: Vec<usize>,
-    /// The canvas with everything that was given masked, where guidance asks for it.
-    pub(crate) unconditional: Option<Vec<u32>>,
-}
-
-/// A step whose positions are chosen.
+/// A step whose tokens are drawn.
 pub(crate) struct Decided<'a> {
-    pub(crate) ask: &'a Ask,
-    pub(crate) marginals: &'a [Marginal],
+    pub(crate) plan: &'a Plan,
+    pub(crate) picks: Vec<Sampled>,
     pub(crate) selection: Selection,
-    pub(crate) forwards: usize,
-    pub(crate) seconds: Seconds,
-}
-
-fn pick(position: usize, marginal: &Marginal, rule: TokenRule) -> Pick {
-    let token = match rule {
-        TokenRule::Sampled => marginal.candidate.token,
-        TokenRule::Argmax => marginal.raw.argmax as u32,
-    };
-    Pick { position, token, confidence: marginal.raw.top1 }
+    pub(crate) cost: StepCost,
 }

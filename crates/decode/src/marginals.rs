@@ -141,24 +141,6 @@ impl LogitRows<'_> {
     }
 }
 
-/// Where the logits of a canvas come from.
-pub enum Logits<'a> {
-    /// Prediction rows, whose logits the backbone streams.
-    Rows(&'a Rows),
-    /// Logits that were made together with those of other canvases.
-    Ready(&'a mut [f32]),
-}
-
-impl Logits<'_> {
-    fn stream(self, backbone: &dyn Backbone, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {
-        match self {
-            Self::Rows(rows) => backbone.logits(rows, visit)?,
-            Self::Ready(logits) => visit(0, logits),
-        }
-        Ok(())
-    }
-}
-
 /// How rows become marginals.
 pub struct Reader<'a> {
     /// Token drawing.
@@ -176,12 +158,13 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the logits of `positions` as they stream by; `see` gets each chunk (after suppression) before it becomes
-    /// statistics and may change it.
+    /// Reads the logits of `positions`, predicted by `rows`, as they stream by (or those that are `ready`); `see` gets each
+    /// chunk, after suppression, before it becomes statistics and may change it.
     pub fn read(
         &self,
         backbone: &dyn Backbone,
-        logits: Logits<'_>,
+        rows: &Rows,
+        ready: Option<&mut [f32]>,
         positions: &[usize],
         mut see: impl FnMut(LogitRows<'_>),
     ) -> Result<Vec<Marginal>> {
@@ -191,7 +174,7 @@ impl Reader<'_> {
             backbone.logits(rows, &mut |_, logits| unguided.extend_from_slice(logits))?;
         }
         let mut all: Vec<Marginal> = Vec::with_capacity(positions.len());
-        logits.stream(backbone, &mut |first, logits| {
+        let mut visit = |first: usize, logits: &mut [f32]| {
             if let Some((_, scale)) = self.guide {
                 let unguided = &unguided[first * vocab..first * vocab + logits.len()];
                 let pairs = logits.par_iter_mut().zip(unguided).with_min_len(least_run());
@@ -203,7 +186,11 @@ impl Reader<'_> {
             see(LogitRows { positions, logits });
             let rows = logits.par_chunks_exact(vocab).zip(positions).with_min_len(least_run());
             all.par_extend(rows.map(|(row, &position)| self.marginal(position, row)));
-        })?;
+        };
+        match ready {
+            Some(logits) => visit(0, logits),
+            None => backbone.logits(rows, &mut visit)?,
+        }
         match all.iter().position(|m| !m.raw.logsumexp.is_finite()) {
             Some(index) => Err(Error::NotFinite { position: positions[index], step: self.step }),
             None => Ok(all),

@@ -2,10 +2,60 @@
 
 use std::cell::Cell;
 
-use demask_model::{Backbone, Query, Rows};
+use demask_model::{Backbone, HiddenRow, Query, Rows};
 
+use crate::batch::fitting;
 use crate::error::Result;
-use crate::strategy::{Probe, Question};
+
+/// A canvas to run besides the one being decoded, and what is wanted of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The whole canvas.
+    pub tokens: &'a [u32],
+    /// Positions whose logits are wanted.
+    pub predict: &'a [usize],
+    /// Positions whose hidden rows are wanted, and which rows those are.
+    pub hidden: Option<(&'a [usize], HiddenRow)>,
+}
+
+/// Extra forward passes within a step; each counts as a function evaluation.
+pub trait Probe {
+    /// Runs canvases of any lengths and visits the aligned logits of the positions asked for, which are numbered
+    /// through all questions: number of the first row of the chunk, chunk `[rows, vocab]`. A chunk may span several
+    /// canvases. Returns the hidden rows of each question.
+    fn ask_each(
+        &self,
+        questions: &[Question<'_>],
+        visit: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<Vec<Option<Rows>>>;
+
+    /// Size of the vocabulary.
+    fn vocab(&self) -> usize;
+
+    /// Runs whole canvases and visits the aligned logits of the same `positions` of each: canvas index, index of the
+    /// first position of the chunk, chunk `[rows, vocab]`.
+    fn ask(
+        &self,
+        canvases: &[Vec<u32>],
+        positions: &[usize],
+        visit: &mut dyn FnMut(usize, usize, &mut [f32]),
+    ) -> Result<()> {
+        let questions = canvases.iter().map(|tokens| Question { tokens, predict: positions, hidden: None });
+        let questions: Vec<_> = questions.collect();
+        self.ask_each(&questions, &mut |first, logits| {
+            let (mut row, mut rest) = (first, logits);
+            while !rest.is_empty() {
+                let (canvas, index) = (row / positions.len(), row % positions.len());
+                let end = ((positions.len() - index) * self.vocab()).min(rest.len());
+                let (part, later) = std::mem::take(&mut rest).split_at_mut(end);
+                visit(canvas, index, part);
+                row += end / self.vocab();
+                rest = later;
+            }
+        })?;
+        Ok(())
+    }
+}
 
 /// Asks a backbone directly.
 pub struct BackboneProbe<'a> {
@@ -35,7 +85,8 @@ impl Probe for BackboneProbe<'_> {
         let mut hidden = Vec::with_capacity(questions.len());
         let (mut rest, mut first) = (questions, 0);
         while !rest.is_empty() {
-            let (group, later) = rest.split_at(fitting(rest, self.token_budget));
+            let (group, later) =
+                rest.split_at(fitting(rest.iter().map(|q| q.tokens.len()), self.token_budget));
             let queries = group.iter().map(|q| Query {
                 tokens: q.tokens,
                 predict: q.predict,
@@ -61,14 +112,4 @@ impl Probe for BackboneProbe<'_> {
     fn vocab(&self) -> usize {
         self.backbone.spec().vocab
     }
-}
-
-/// How many of the first questions fit the budget; at least one.
-fn fitting(questions: &[Question<'_>], budget: usize) -> usize {
-    let mut tokens = 0;
-    let fits = questions.iter().take_while(|q| {
-        tokens += q.tokens.len();
-        tokens <= budget
-    });
-    fits.count().max(1)
 }

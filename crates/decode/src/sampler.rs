@@ -11,7 +11,11 @@ use demask_kernels::SoftmaxStats;
 use half::bf16;
 use serde::{Deserialize, Serialize};
 
+use crate::canvas::Pick;
 use crate::error::{Error, Result};
+use crate::marginals::Marginal;
+use crate::strategy::{Selection, TokenRule};
+use crate::trace::Commit;
 
 /// How tokens are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -80,6 +84,36 @@ pub struct Candidate {
     pub margin: f32,
     /// `-Σ q ln(q + 1e-10)`.
     pub entropy: f32,
+}
+
+/// A token drawn for a chosen position.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sampled {
+    /// What is written.
+    pub(crate) pick: Pick,
+    /// Probability of the token in the model's own distribution.
+    pub(crate) probability: f32,
+}
+
+impl Sampled {
+    /// As a record tells it.
+    pub(crate) fn commit(&self) -> Commit {
+        let Pick { position, token, confidence } = self.pick;
+        Commit { position, token, confidence, probability: self.probability }
+    }
+}
+
+/// The tokens of a selection, each drawn from its own marginal, in the order of choice.
+pub(crate) fn sample(masked: &[usize], marginals: &[Marginal], selection: &Selection) -> Vec<Sampled> {
+    let draw = |&index: &usize| {
+        let Marginal { raw, candidate } = &marginals[index];
+        let (token, probability) = match selection.tokens {
+            TokenRule::Sampled => (candidate.token, candidate.raw),
+            TokenRule::Argmax => (raw.argmax as u32, raw.top1),
+        };
+        Sampled { pick: Pick { position: masked[index], token, confidence: raw.top1 }, probability }
+    };
+    selection.chosen.iter().map(draw).collect()
 }
 
 impl Sampling {

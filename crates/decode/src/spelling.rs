@@ -1,8 +1,8 @@
 //! The one spelling of strategies and caches, everywhere: `NAME[:key=value,…]`, read against a table of
 //! names and parameters. Unknown words are answered with the nearest known one.
 //!
-//! Invariant: a [`Spelled`] that exists names an entry of its table and holds only parameters that entry has,
-//! with values in range.
+//! Invariant: a [`Spelled`] that was read names an entry of its table and holds only parameters that entry has, with
+//! values in range. Only one that was recorded by a program with strategies of its own may name what is not known here.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -37,6 +37,8 @@ pub enum Kind {
     Number(f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// One of these words, or a name that the program added; judged when the thing is built.
+    Open(&'static [&'static str]),
 }
 
 impl Param {
@@ -52,6 +54,10 @@ impl Param {
                 _ if high == f64::INFINITY => format!("must be a number of at least {low}"),
                 _ => format!("must be a number between {low} and {high}"),
             },
+            Kind::Open(_) if !value.is_empty() => return Ok(()),
+            Kind::Open(words) => {
+                format!("must be one of {}, or a name that the program added", words.join(", "))
+            }
             Kind::Choice(words) if words.contains(&value) => return Ok(()),
             Kind::Choice(words) => format!("must be one of {}", words.join(", ")),
         };
@@ -69,107 +75,153 @@ pub trait Listed: 'static {
     fn params(&self) -> &'static [Param];
 }
 
-/// A table of things that are spelled.
-pub trait Table: Clone + 'static {
+/// A family of things that are spelled.
+pub trait Family: Clone + 'static {
     /// What one of them is called in messages.
     const KIND: &'static str;
+    /// Whether programs may add their own, so that a recorded name need not be one of ours.
+    const OPEN: bool;
     /// One of them.
     type Entry: Listed;
-    /// All of them.
-    fn all() -> &'static [Self::Entry];
+    /// Those of this crate.
+    fn standard() -> &'static [Self::Entry];
+}
 
-    /// Looks an entry up by name or alias; an unknown one is answered with the nearest name.
-    fn find(name: &str) -> Result<&'static Self::Entry> {
-        let same = |e: &&Self::Entry| e.name() == name || e.aliases().contains(&name);
-        Self::all().iter().find(same).ok_or_else(|| Error::Unknown {
-            kind: Self::KIND,
-            name: name.into(),
-            nearest: nearest(name, Self::all().iter().map(Listed::name)),
-        })
+/// Looks an entry up by name or alias; an unknown one is answered with the nearest name.
+pub fn find<'e, F: Family>(entries: &'e [F::Entry], name: &str) -> Result<&'e F::Entry> {
+    let same = |e: &&F::Entry| e.name() == name || e.aliases().contains(&name);
+    entries.iter().find(same).ok_or_else(|| Error::Unknown {
+        kind: F::KIND,
+        name: name.into(),
+        nearest: nearest(name, entries.iter().map(Listed::name)),
+    })
+}
+
+/// Reads a spelling of one of these entries.
+pub fn read<F: Family>(entries: &[F::Entry], text: &str) -> Result<Spelled<F>> {
+    let words: Words<'_> = words(F::KIND, text)?;
+    let entry = find::<F>(entries, words.name)?;
+    let (name, params) = (entry.name().to_owned(), Some(entry.params()));
+    let bare = Spelled { name, given: Vec::new(), params, family: PhantomData };
+    words.given.into_iter().try_fold(bare, |spec, (key, value)| spec.with(key, value))
+}
+
+/// A text taken apart, before anybody knows what it means.
+struct Words<'a> {
+    name: &'a str,
+    given: Vec<(&'a str, &'a str)>,
+}
+
+fn words<'a>(kind: &str, text: &'a str) -> Result<Words<'a>> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let mut words = Words { name: name.trim(), given: Vec::new() };
+    for pair in rest.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(Error::BadValue {
+                what: format!("{kind} {name}"),
+                value: pair.into(),
+                why: "parameters are written key=value".into(),
+            });
+        };
+        let (key, value) = (key.trim(), value.trim());
+        if words.given.iter().any(|(k, _)| *k == key) {
+            return Err(Error::BadValue {
+                what: format!("{name}:{key}"),
+                value: value.into(),
+                why: "is given twice".into(),
+            });
+        }
+        words.given.push((key, value));
     }
+    Ok(words)
+}
 
-    /// Looks a parameter up; an unknown key is answered with the nearest one.
-    fn param(entry: &Self::Entry, key: &str) -> Result<&'static Param> {
-        entry.params().iter().find(|p| p.key == key).ok_or_else(|| Error::UnknownParameter {
-            kind: Self::KIND,
-            name: entry.name().into(),
-            key: key.into(),
-            nearest: nearest(key, entry.params().iter().map(|p| p.key)),
-        })
+/// A name and the parameters that were given.
+#[derive(Debug, Clone)]
+pub struct Spelled<F> {
+    name: String,
+    given: Vec<(String, String)>,
+    /// What its entry takes; `None` of a recorded spelling whose entry is not known here.
+    params: Option<&'static [Param]>,
+    family: PhantomData<F>,
+}
+
+impl<F> PartialEq for Spelled<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.given == other.given
     }
 }
 
-/// A name of a table and the parameters that were given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spelled<T> {
-    name: &'static str,
-    given: Vec<(&'static str, String)>,
-    table: PhantomData<T>,
-}
+impl<F> Eq for Spelled<F> {}
 
-impl<T: Table> Spelled<T> {
+impl<F: Family> Spelled<F> {
     /// The canonical name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Parameters that were given.
-    pub fn given(&self) -> &[(&'static str, String)] {
+    pub fn given(&self) -> &[(String, String)] {
         &self.given
     }
 
     /// Adds or replaces a parameter.
     pub fn with(mut self, key: &str, value: impl ToString) -> Result<Self> {
-        let param = T::param(self.entry(), key)?;
         let value = value.to_string();
-        param.check(self.name, &value)?;
-        self.given.retain(|(k, _)| *k != param.key);
-        self.given.push((param.key, value));
+        if let Some(params) = self.params {
+            let param = params.iter().find(|p| p.key == key).ok_or_else(|| Error::UnknownParameter {
+                kind: F::KIND,
+                name: self.name.clone(),
+                key: key.into(),
+                nearest: nearest(key, params.iter().map(|p| p.key)),
+            })?;
+            param.check(&self.name, &value)?;
+        }
+        self.given.retain(|(k, _)| k != key);
+        self.given.push((key.into(), value));
         Ok(self)
     }
 
-    /// Its entry of the table.
-    pub fn entry(&self) -> &'static T::Entry {
-        T::find(self.name).unwrap_or_else(|_| unreachable!("a spelling is only made of a known name"))
+    /// What its entry takes; nothing is known of a recorded one whose entry is not known here.
+    pub fn params(&self) -> &'static [Param] {
+        self.params.unwrap_or_default()
     }
 
     /// Values of its parameters, given or default.
     pub fn values(&self) -> Values<'_> {
-        Values { name: self.name, params: self.entry().params(), given: &self.given }
+        Values { name: &self.name, params: self.params(), given: &self.given }
+    }
+
+    /// Whether its words were checked against an entry.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.params.is_some()
+    }
+
+    /// A recorded spelling: checked where the name is one of ours, taken at its word otherwise.
+    fn recorded(text: &str) -> Result<Self> {
+        match read::<F>(F::standard(), text) {
+            Err(Error::Unknown { .. }) if F::OPEN => {
+                let words = words(F::KIND, text)?;
+                let given = words.given.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+                Ok(Self { name: words.name.into(), given, params: None, family: PhantomData })
+            }
+            read => read,
+        }
     }
 }
 
-impl<T: Table> FromStr for Spelled<T> {
+/// A spelling of what this crate has.
+impl<F: Family> FromStr for Spelled<F> {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let name = T::find(name.trim())?.name();
-        let mut spec = Self { name, given: Vec::new(), table: PhantomData };
-        for pair in rest.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let Some((key, value)) = pair.split_once('=') else {
-                return Err(Error::BadValue {
-                    what: format!("{} {name}", T::KIND),
-                    value: pair.into(),
-                    why: "parameters are written key=value".into(),
-                });
-            };
-            if spec.given.iter().any(|(k, _)| *k == key.trim()) {
-                return Err(Error::BadValue {
-                    what: format!("{name}:{}", key.trim()),
-                    value: value.into(),
-                    why: "is given twice".into(),
-                });
-            }
-            spec = spec.with(key.trim(), value.trim())?;
-        }
-        Ok(spec)
+        read(F::standard(), text)
     }
 }
 
-impl<T> fmt::Display for Spelled<T> {
+impl<F> fmt::Display for Spelled<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
+        f.write_str(&self.name)?;
         for (i, (key, value)) in self.given.iter().enumerate() {
             write!(f, "{}{key}={value}", if i == 0 { ':' } else { ',' })?;
         }
@@ -177,30 +229,30 @@ impl<T> fmt::Display for Spelled<T> {
     }
 }
 
-impl<T> Serialize for Spelled<T> {
+impl<F> Serialize for Spelled<F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de, T: Table> Deserialize<'de> for Spelled<T> {
+impl<'de, F: Family> Deserialize<'de> for Spelled<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        Self::recorded(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
 /// Parameter values, given or default, for whoever builds the thing.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
-    name: &'static str,
+    name: &'a str,
     params: &'static [Param],
-    given: &'a [(&'static str, String)],
+    given: &'a [(String, String)],
 }
 
 impl Values<'_> {
     /// The value as written, or the default (empty means absent).
     pub fn text(&self, key: &str) -> &str {
-        let given = self.given.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str());
+        let given = self.given.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
         given.unwrap_or_else(|| self.params.iter().find(|p| p.key == key).map_or("", |p| p.default))
     }
 
@@ -215,7 +267,7 @@ impl Values<'_> {
     }
 
     /// The canonical name.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         self.name
     }
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::cache::CacheSpec;
 use crate::canvas::Canvas;
 use crate::observer::Observer;
-use crate::strategy::{Budget, Stop, StrategySpec};
+use crate::replay::Replay;
+use crate::strategy::{Budget, Stop};
 
 /// First line of a trace file.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -33,7 +34,7 @@ pub struct Header {
 
 impl Header {
     /// Of a canvas that no step has touched.
-    pub fn new(canvas: &Canvas, strategy: &StrategySpec, cache: &CacheSpec, seed: u64) -> Self {
+    pub fn new(canvas: &Canvas, strategy: impl ToString, cache: &CacheSpec, seed: u64) -> Self {
         let response = canvas.response();
         Self {
             demask_trace: 1,
@@ -44,6 +45,44 @@ impl Header {
             mask: canvas.ids().mask,
             seed,
         }
+    }
+}
+
+/// A whole trace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// What was decoded, and how.
+    pub header: Header,
+    /// What every step did; at least one.
+    pub steps: Vec<StepRecord>,
+}
+
+impl Trace {
+    /// Reads the text of a trace file and replays it once, so that what is returned fits together. The error is a sentence
+    /// about the text, which does not name the file.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let first = lines.next().ok_or("it is empty")?;
+        let header: Header =
+            serde_json::from_str(first).map_err(|e| format!("its first line is no header: {e}"))?;
+        let (start, end) = header.response;
+        if header.demask_trace != 1 || start > end || end > header.tokens.len() {
+            return Err("this version does not understand its header".into());
+        }
+        let (mut steps, mut replay): (Vec<StepRecord>, _) = (Vec::new(), Replay::new(&header));
+        for (number, line) in (2..).zip(lines) {
+            let step: StepRecord =
+                serde_json::from_str(line).map_err(|e| format!("line {number} is no step: {e}"))?;
+            if step.dependency.as_ref().is_some_and(|d| d.values.len() != d.positions.len().pow(2)) {
+                return Err(format!("line {number} holds a dependency matrix that is not square"));
+            }
+            replay.step(&step).map_err(|why| format!("line {number} does not fit its canvas: {why}"))?;
+            steps.push(step);
+        }
+        if steps.is_empty() {
+            return Err("it holds no step".into());
+        }
+        Ok(Self { header, steps })
     }
 }
 

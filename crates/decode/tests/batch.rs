@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Options, Sampling};
 use demask_model::{Backbone, Error, Pass, Query, Result, Rows, Spec, Transformer};
 
@@ -24,7 +24,7 @@ const STRATEGIES: [&str; 9] = [
 
 fn context() -> Context {
     let path = support::folder().join("predictor_row_i_minus_1.safetensors");
-    Context { predictor: Some(Arc::new(Predictor::load(&path).unwrap().0)) }
+    Context { predictor: Some(Arc::new(Predictor::load(&path).unwrap().0)), ..Context::default() }
 }
 
 /// Eight prompts of different lengths, with responses of different lengths.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use demask_decode::audit::Audit;
 use demask_decode::dependency::Predictor;
 use demask_decode::observer::Recorder;
-use demask_decode::strategy::{self, Context};
+use demask_decode::registry::Context;
+use demask_decode::strategy;
 use demask_decode::{
     CacheSpec, Canvas, Decoder, EosPolicy, Job, Observers, Options, Sampling, StepRecord, cache,
 };
@@ -16,7 +17,7 @@ use demask_model::{Backbone, Transformer};
 
 fn context() -> Context {
     let path = support::folder().join("predictor_row_i_minus_1.safetensors");
-    Context { predictor: Some(Arc::new(Predictor::load(&path).unwrap().0)) }
+    Context { predictor: Some(Arc::new(Predictor::load(&path).unwrap().0)), ..Context::default() }
 }
 
 fn canvas(backbone: &Transformer, index: usize, length: usize) -> Canvas {

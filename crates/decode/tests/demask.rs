@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Observer, Options, StepRecord, StrategySpec};
 use demask_model::Backbone;
 use serde_json::Value;
@@ -48,7 +48,7 @@ fn recorded_decodings() {
         let steps = Steps::default();
         let canvas = Canvas::generate(&prompt, length, &backbone.spec().ids).unwrap();
         let spec: StrategySpec = strategy.parse().unwrap();
-        let context = Context { predictor: Some(predictor(row)) };
+        let context = Context { predictor: Some(predictor(row)), ..Context::default() };
         let options = Options { eos: EosPolicy::FillAfter, ..Options::default() };
         let mut jobs = [Job::new(canvas, &spec, &context, options, Box::new(steps.clone())).unwrap()];
         Decoder::new(&backbone).run(&mut jobs).unwrap();
@@ -84,5 +84,5 @@ fn without_a_predictor_the_way_out_is_named() {
     let canvas = Canvas::generate(&[3], 2, &support::backbone().spec().ids).unwrap();
     let job = Job::new(canvas, &spec, &Context::default(), Options::default(), Box::new(()));
     let error = job.err().unwrap().to_string();
-    assert!(error.contains("--predictor") && error.contains("dependency=oracle"), "{error}");
+    assert!(error.contains("needs a dependency predictor") && error.contains("dependency=oracle"), "{error}");
 }

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, Job, Options, StrategySpec};
 use demask_model::checkpoint::{Dtype, Mapped, Store, WEIGHTS, write};
 use demask_model::{Backbone, LoadOptions, Precision, Query, Transformer};

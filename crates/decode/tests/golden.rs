@@ -5,7 +5,7 @@ mod support;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Observer, Options, StepRecord, StrategySpec};
 use demask_model::{Backbone, Transformer};
 use serde_json::Value;

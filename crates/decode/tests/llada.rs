@@ -6,9 +6,9 @@ mod support;
 
 use std::path::PathBuf;
 
+use demask_decode::registry::Context;
 use demask_decode::rng::{Purpose, Rng};
 use demask_decode::sampler::Draw;
-use demask_decode::strategy::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Options, Sampling, StrategySpec, Suppression, Totals};
 use demask_model::{Backbone, HiddenRow, LoadOptions, Query, Transformer};
 use serde_json::Value;

@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use demask_decode::strategy::{Context, Stop};
+use demask_decode::registry::Context;
+use demask_decode::strategy::Stop;
 use demask_decode::{
     Canvas, Decoder, EosPolicy, Error, Job, Observer, Options, Result, Sampling, StepRecord,
 };

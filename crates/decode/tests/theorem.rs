@@ -4,9 +4,10 @@
 
 use demask_decode::dependency::{Dependency, DependencySource, Draws, Oracle};
 use demask_decode::probe::BackboneProbe;
+use demask_decode::registry::Context;
 use demask_decode::rng::{Purpose, Rng};
-use demask_decode::strategy::greedy::{Start, Subset, Thresholds, greedy_subset};
-use demask_decode::strategy::{BlockStep, Context, Step};
+use demask_decode::rule::{Start, Subset, Thresholds, greedy_subset};
+use demask_decode::strategy::{BlockStep, Step};
 use demask_decode::{Canvas, Decoder, Job, Options, Sampling};
 use demask_model::{Backbone, Tabular};
 use proptest::prelude::*;

@@ -16,6 +16,8 @@
 //! - [`Model::generate`] decodes a prompt, a chat ([`Message`]s) or a text with gaps ([`Prompt::infill`]);
 //!   [`Model::generate_all`] a batch. [`Generate::steps`] is an iterator of [`StepRecord`]s, [`Generate::observer`] takes
 //!   an [`Observer`].
+//! - A strategy of your own implements [`Strategy`]; [`Model::with_registry`] gives it a name everywhere, or
+//!   [`Generate::own_strategy`] takes it as it is.
 //! - [`Model::forward`] gives hidden rows and logits, [`Model::dependency`] the predicted dependency matrix.
 //! - The rooms below are the project's crates: [`decode`] (canvas, strategies, loop, trace), [`model`] (checkpoints,
 //!   tokenizer, network), [`kernels`], and behind features of their names `train`, `eval` and `serve`.
@@ -34,7 +36,9 @@ pub use demask_serve as serve;
 #[cfg(feature = "train")]
 pub use demask_train as train;
 
-pub use demask_decode::{CacheSpec, Canvas, EosPolicy, Observer, Sampling, StepRecord, StrategySpec};
+pub use demask_decode::{
+    CacheSpec, Canvas, EosPolicy, Observer, Registry, Sampling, StepRecord, Strategy, StrategySpec,
+};
 pub use demask_engine::{
     Answer, Decoding, Defaults, DependencyMap, Error, Forward, Generate, Loader, Many, Model, One, Prompt,
     Result, Shard, Steps, Text, counted, hub_options,

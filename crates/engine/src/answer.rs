@@ -39,7 +39,7 @@ impl Answer {
             return Err(Error::Stopped { masks: canvas.masked(canvas.response()).len() });
         }
         let (text, tokens) = shown_text(model, &canvas, shown)?;
-        let (strategy, cache) = (job.spec().to_string(), job.options().cache.clone());
+        let (strategy, cache) = (job.spelling().to_owned(), job.options().cache.clone());
         Ok(Self { text, tokens, canvas, strategy, cache, metrics, seconds })
     }
 

@@ -112,6 +112,7 @@ pub fn is_mistake(error: &Decode) -> bool {
             | Decode::UnknownParameter { .. }
             | Decode::BadValue { .. }
             | Decode::Missing { .. }
+            | Decode::NoPredictor { .. }
             | Decode::Canvas(_)
     )
 }

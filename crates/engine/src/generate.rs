@@ -1,11 +1,10 @@
 //! The builder of answers: what is chosen, for one prompt or for many, and how it is run.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use demask_decode::observer::Metrics;
-use demask_decode::{EosPolicy, Job, Observer, Observers};
+use demask_decode::{EosPolicy, Job, Observer, Observers, Strategy};
 
 use crate::answer::Answer;
 use crate::batch::Batch;
@@ -23,6 +22,7 @@ pub struct One {
     prompt: Prompt,
     observers: Observers,
     trace: Option<(PathBuf, bool)>,
+    own: Option<(String, Box<dyn Strategy>)>,
 }
 
 /// Several prompts, decoded together.
@@ -63,13 +63,15 @@ impl<P> Generate<'_, P> {
 
     /// The strategy, `NAME[:key=value,…]`.
     pub fn strategy(mut self, spelling: impl AsRef<str>) -> Self {
-        self.decoding.strategy = self.parse(spelling.as_ref());
+        let parsed = self.model.parse_strategy(spelling.as_ref());
+        self.decoding.strategy = self.keep(parsed);
         self
     }
 
     /// Keys and values kept between steps, `NAME[:key=value,…]`.
     pub fn cache(mut self, spelling: impl AsRef<str>) -> Self {
-        self.decoding.cache = self.parse(spelling.as_ref()).unwrap_or_default();
+        let parsed = spelling.as_ref().parse().map_err(Error::from);
+        self.decoding.cache = self.keep(parsed).unwrap_or_default();
         self
     }
 
@@ -115,21 +117,27 @@ impl<P> Generate<'_, P> {
         self
     }
 
-    fn parse<T: FromStr<Err = demask_decode::Error>>(&mut self, spelling: &str) -> Option<T> {
-        let parsed = spelling.parse().map_err(Error::from);
+    /// The first mistake is kept until it is run.
+    fn keep<T>(&mut self, parsed: Result<T>) -> Option<T> {
         parsed.map_err(|mistake| self.mistake.get_or_insert(mistake)).ok()
     }
 }
 
 impl<'m> Generate<'m, One> {
     pub(crate) fn one(model: &'m Model, prompt: Prompt) -> Self {
-        let prompt = One { prompt, observers: Observers::default(), trace: None };
+        let prompt = One { prompt, observers: Observers::default(), trace: None, own: None };
         Self { model, prompt, decoding: Decoding::default(), mistake: None }
     }
 
     /// Somebody who watches; may be given several times.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.prompt.observers.0.push(Box::new(observer));
+        self
+    }
+
+    /// A strategy made elsewhere instead of one by name; `name` stands for it in traces and messages.
+    pub fn own_strategy(mut self, name: impl Into<String>, strategy: Box<dyn Strategy>) -> Self {
+        self.prompt.own = Some((name.into(), strategy));
         self
     }
 
@@ -141,10 +149,10 @@ impl<'m> Generate<'m, One> {
 
     /// The decoding step by step.
     pub fn steps(self) -> Result<Steps<'m>> {
-        let Self { model, prompt: One { prompt, observers, trace }, decoding, mistake } = self;
+        let Self { model, prompt: One { prompt, observers, trace, own }, decoding, mistake } = self;
         mistake.map_or(Ok(()), Err)?;
         let (canvas, shown) = model.draft(&prompt, &decoding)?;
-        Steps::begin(model, (canvas, shown), &decoding, observers, trace)
+        Steps::begin(model, (canvas, shown), (&decoding, own), observers, trace)
     }
 
     /// Decodes to the end.

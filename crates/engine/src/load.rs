@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use demask_decode::Context;
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
 use demask_model::checkpoint::source::{self, HubOptions, Progress};
 use demask_model::{Backbone as _, LoadOptions, Precision, Transformer};
 
@@ -105,7 +105,7 @@ impl Loader<'_> {
         let place = self.place()?;
         let backbone = self.backbone(&place)?;
         let predictor = self.find_predictor(&place, &backbone)?;
-        Ok((backbone, Context { predictor: predictor.map(Arc::new) }))
+        Ok((backbone, Context { predictor: predictor.map(Arc::new), ..Context::default() }))
     }
 
     /// The model.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use demask_decode::dependency::Predictor;
-use demask_decode::strategy::Context;
+use demask_decode::{Context, Registry, StrategySpec};
 use demask_model::text::Tokenizer;
 use demask_model::{Backbone, SpecialIds};
 
@@ -73,6 +73,12 @@ impl Model {
         self
     }
 
+    /// The same with these strategies: [`Registry::standard`] and one's own, by name wherever a spelling is taken.
+    pub fn with_registry(mut self, registry: Registry) -> Self {
+        self.context.registry = registry;
+        self
+    }
+
     /// The same with other defaults.
     pub fn with_defaults(self, defaults: Defaults) -> Self {
         Self { defaults, ..self }
@@ -111,6 +117,11 @@ impl Model {
     /// What strategies may use.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Reads a strategy's spelling, `NAME[:key=value,…]`.
+    pub fn parse_strategy(&self, spelling: &str) -> Result<StrategySpec> {
+        Ok(self.context.registry.parse(spelling)?)
     }
 
     /// Its dependency predictor, if it has one.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use demask_decode::observer::Metrics;
 use demask_decode::trace::Header;
-use demask_decode::{Canvas, Decoder, Job, Observer, Observers, StepRecord};
+use demask_decode::{Canvas, Decoder, Job, Observer, Observers, StepRecord, Strategy};
 
 use crate::answer::{Answer, shown_text};
 use crate::decoding::Decoding;
@@ -58,7 +58,7 @@ impl<'m> Steps<'m> {
     pub(crate) fn begin(
         model: &'m Model,
         (canvas, shown): (Canvas, Shown),
-        decoding: &Decoding,
+        (decoding, own): (&Decoding, Option<(String, Box<dyn Strategy>)>),
         mut observers: Observers,
         trace: Option<(PathBuf, bool)>,
     ) -> Result<Self> {
@@ -68,7 +68,13 @@ impl<'m> Steps<'m> {
         if trace.is_some() {
             observers.0.push(Box::new(late.clone()));
         }
-        let job = model.job(canvas, decoding, Box::new(observers))?;
+        let job = match own {
+            None => model.job(canvas, decoding, Box::new(observers))?,
+            Some((name, strategy)) => {
+                let options = model.options(decoding, canvas.response().start)?;
+                Job::with_strategy(canvas, &name, strategy, options, Box::new(observers))?
+            }
+        };
         let trace = match trace {
             None => None,
             Some((path, dependency)) => {

@@ -44,5 +44,5 @@ impl Observer for TraceFile {
 
 /// What a trace says first of a job that has not begun.
 pub(crate) fn header(job: &Job) -> Header {
-    Header::new(job.canvas(), job.spec(), &job.options().cache, job.options().seed)
+    Header::new(job.canvas(), job.spelling(), &job.options().cache, job.options().seed)
 }

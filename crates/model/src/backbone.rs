@@ -4,7 +4,10 @@
 //! Invariant: a row's numbers do not depend on which other canvases, or how many rows, are in the
 //! batch. Dream's logit shift is applied here, so callers only ever speak of positions.
 
+use std::fmt;
 use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
 
 use crate::config::Spec;
 use crate::error::{Error, Result};
@@ -33,15 +36,35 @@ pub trait Backbone: Send + Sync {
 
 /// Which hidden row stands for position `i` when the dependency predictor reads it. The paper is
 /// silent, so it is a named choice of the predictor's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HiddenRow {
     /// The row of the masked token itself.
+    #[serde(rename = "i")]
     I,
     /// The row before, which produces `P(Y_i)` in a shifted model.
+    #[serde(rename = "i-1")]
     IMinusOne,
 }
 
+impl fmt::Display for HiddenRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::I => "i",
+            Self::IMinusOne => "i-1",
+        })
+    }
+}
+
 impl HiddenRow {
+    /// The row of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "i" => Some(Self::I),
+            "i-1" | "i_minus_1" | "i - 1" => Some(Self::IMinusOne),
+            _ => None,
+        }
+    }
+
     /// The row of the residual stream that stands for `position`.
     pub fn of(self, position: usize) -> usize {
         match self {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use demask_decode::strategy::{self, Kind};
+use demask_decode::registry::Kind;
+use demask_decode::strategy;
 use serde_json::{Map, Value, json};
 
 use crate::Server;
@@ -222,6 +223,9 @@ fn decoding() -> Vec<(String, Value)> {
             Kind::Number(low, high) if high.is_finite() => number(&help, low, high, low.midpoint(high)),
             Kind::Number(low, _) => {
                 json!({ "description": help, "type": "number", "minimum": low, "examples": [low] })
+            }
+            Kind::Open(words) => {
+                json!({ "description": help, "type": "string", "examples": [words[0]] })
             }
             Kind::Choice(words) => {
                 json!({ "description": help, "type": "string", "enum": words, "examples": [words[0]] })

@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
-use demask_decode::{StrategySpec, strategy};
+use demask_decode::StrategySpec;
 use demask_engine::Decoding;
 use serde_json::Value;
 
@@ -195,10 +195,13 @@ fn named<T: FromStr<Err = demask_decode::Error>>(fields: &mut Fields, field: &st
 /// The strategy, with the parameters that are given as fields, and whether it masks tokens again.
 fn take_strategy(fields: &mut Fields, served: &Served) -> Result<(StrategySpec, bool)> {
     let mut spec = match fields.text("strategy")? {
-        Some(text) => text.parse::<StrategySpec>().map_err(|error| Refusal::field("strategy", error))?,
+        Some(text) => {
+            served.model.parse_strategy(&text).map_err(|error| Refusal::field("strategy", error))?
+        }
         None => served.model.strategy(&served.decoding),
     };
-    let is_parameter = |name: &str| strategy::ALL.iter().any(|e| e.params.iter().any(|p| p.key == name));
+    let entries = served.model.context().registry.entries();
+    let is_parameter = |name: &str| entries.iter().any(|e| e.params.iter().any(|p| p.key == name));
     for name in fields.names().into_iter().filter(|name| is_parameter(name)) {
         let value = match fields.take(&name) {
             Some(Value::String(text)) => text,

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use demask_decode::replay::{Change, Place, Replay};
 use demask_decode::{Canvas, StepRecord};
 use demask_model::SpecialIds;
 use demask_model::text::Tokenizer;
@@ -38,7 +39,9 @@ impl Ending {
 
 /// The text of one canvas while it is decoded.
 pub(crate) struct Settling {
-    /// The response, mirrored from the records of the steps.
+    /// The canvas, told again from the records of the steps.
+    replay: Replay,
+    /// The response.
     tokens: Vec<u32>,
     probabilities: Vec<f32>,
     response: Range<usize>,
@@ -57,6 +60,7 @@ impl Settling {
     pub(crate) fn new(canvas: &Canvas, revising: bool, stops: &[String]) -> Self {
         let response = canvas.response();
         Self {
+            replay: Replay::of(canvas),
             tokens: canvas.tokens()[response.clone()].to_vec(),
             probabilities: vec![1.0; response.len()],
             response,
@@ -71,16 +75,13 @@ impl Settling {
 
     /// Takes a step in; returns text that became final.
     pub(crate) fn step(&mut self, tokenizer: &Tokenizer, record: &StepRecord) -> Result<String, Refusal> {
-        let start = self.response.start;
-        for commit in &record.commits {
-            self.tokens[commit.position - start] = commit.token;
-            self.probabilities[commit.position - start] = commit.probability;
-        }
-        for position in &record.filled {
-            self.tokens[position - start] = self.ids.eos[0];
-        }
-        for position in &record.remasked {
-            self.tokens[position - start] = self.ids.mask;
+        let (mask, eos) = (self.ids.mask, self.ids.eos[0]);
+        for Change { position, place } in self.replay.step(record).map_err(Refusal::internal)? {
+            let at = position - self.response.start;
+            self.tokens[at] = place.token(mask, eos);
+            if let Place::Committed { probability, .. } = place {
+                self.probabilities[at] = probability;
+            }
         }
         if self.revising || self.ending.is_some() {
             return Ok(String::new());

@@ -3,8 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use demask::decode::StrategySpec;
+use demask::decode::trace::Trace;
 use demask::eval::run::names;
 use demask::eval::run::suite::{Generated, Suite};
 use demask::eval::task::{self, Split};
@@ -78,10 +79,11 @@ fn compare(args: &Args, model: &Model, suite: &Generated) -> Result<()> {
         let steps = model.generate(Prompt::Tokens(item.tokens.clone())).decoding(decoding).steps()?;
         let (header, mut steps) = (steps.header(), steps);
         let records = steps.by_ref().collect::<demask::Result<Vec<_>>>()?;
+        let trace = Trace { header, steps: records };
         let answer = steps.finish()?;
         let score = suite.score(args.problem, &answer.text)?;
         let verdict = if score.correct { "right" } else { "wrong" };
-        panels.push(Panel::new(answer.strategy.clone(), &header, &records, &model.ids().eos));
+        panels.push(Panel::new(answer.strategy.clone(), &trace, &model.ids().eos).map_err(Error::msg)?);
         lines.push((answer.strategy, answer.metrics.forwards, verdict, answer.text));
     }
     if std::io::stdout().is_terminal() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use demask::decode::StrategySpec;
-use demask::decode::strategy::{ALL, Cost};
+use demask::decode::registry::Cost;
 use demask::eval::report::frontier::points;
 use demask::eval::report::summary::Summary;
 use demask::eval::report::tradeoff::Tradeoff;
@@ -88,8 +88,10 @@ fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
                 false => all.extend(own),
             }
         }
+        let context = model.context();
+        let cost = |spec: &StrategySpec| context.registry.find(spec.name()).map(|entry| entry.cost);
         let usable =
-            |spec: &StrategySpec| spec.entry().cost != Cost::Predictor || model.context().predictor.is_some();
+            |spec: &StrategySpec| context.predictor.is_some() || !matches!(cost(spec), Ok(Cost::Predictor));
         if all.iter().any(|s| !usable(s)) {
             eprintln!("demask is left out: this model has no dependency predictor (give --predictor FILE)");
             all.retain(usable);

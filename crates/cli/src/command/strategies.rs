@@ -5,7 +5,8 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use demask::decode::cache;
-use demask::decode::strategy::{self, ALL, Cost, Entry, Kind, Param};
+use demask::decode::registry::{Cost, Entry, Kind, Param, Registry};
+use demask::decode::strategy::ALL;
 
 /// Lists the decoders and caches, their parameters and defaults
 #[derive(Debug, clap::Args)]
@@ -62,7 +63,7 @@ impl From<&cache::Entry> for About {
 fn one(name: &str, as_markdown: bool) -> Result<String> {
     let about = match cache::find(name) {
         Ok(cache) => About::from(cache),
-        Err(_) => About::from(strategy::find(name)?),
+        Err(_) => About::from(Registry::standard().find(name)?),
     };
     let mut out = String::new();
     if as_markdown {
@@ -155,7 +156,9 @@ fn values(kind: Kind) -> String {
         Kind::Whole => "whole, from 0".into(),
         Kind::Number(low, f64::INFINITY) => format!("from {low}"),
         Kind::Number(low, high) => format!("{low} to {high}"),
-        Kind::Choice(words) => words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", "),
+        Kind::Choice(words) | Kind::Open(words) => {
+            words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", ")
+        }
     }
 }
 

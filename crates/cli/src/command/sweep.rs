@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use demask::decode::strategy::Cost;
+use demask::decode::StrategySpec;
+use demask::decode::registry::{Cost, Registry};
 use demask::eval::error::Error;
 use demask::eval::run::grid::{Grid, LAB, PAPER};
 use demask::eval::run::sweep::{self, Problems, Report};
@@ -92,12 +93,14 @@ fn grid(args: &Args) -> Result<Grid> {
     }
     let Some(mut whole) = whole else { usage!("no grid was named") };
     for name in &args.only {
-        demask::decode::strategy::find(name)?;
+        Registry::standard().find(name)?;
     }
     if !args.only.is_empty() {
         whole.configurations.retain(|c| args.only.iter().any(|name| name == c.name()));
     }
-    let costly = whole.configurations.iter().filter(|c| c.entry().cost == Cost::ExtraForwards).count();
+    let registry = Registry::standard();
+    let cost = |c: &StrategySpec| registry.find(c.name()).ok().map(|entry| entry.cost);
+    let costly = whole.configurations.iter().filter(|c| cost(c) == Some(Cost::ExtraForwards)).count();
     if costly > 0 {
         eprintln!("several passes of the model a step: {}", counted(costly, "configuration"));
     }

@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use demask::decode::StepRecord;
-use demask::decode::trace::Header;
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use demask::decode::replay::{Place, Replay};
+use demask::decode::trace::Trace;
 use demask::model::file::replace;
 use demask::model::text::Tokenizer;
 use serde_json::{Value, json};
@@ -47,10 +47,10 @@ struct View {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let What::View(args) = &args.what;
-    let (header, records) = read(&args.file)?;
+    let trace = read(&args.file)?;
     let text = args.model.open()?;
     let tokenizer = text.tokenizer();
-    if let Some(unknown) = header.tokens.iter().find(|t| !tokenizer.known(**t)) {
+    if let Some(unknown) = trace.header.tokens.iter().find(|t| !tokenizer.known(**t)) {
         bail!(
             "{} holds token {unknown}, which the tokenizer of {} does not know",
             args.file.display(),
@@ -60,10 +60,10 @@ pub fn run(args: &Args) -> Result<()> {
     let mut eos = text.ids().eos.clone();
     eos.extend(tokenizer.special("eos_token"));
     if let Some(path) = &args.html {
-        let page = page(&header, &records, tokenizer, &eos)?;
+        let page = page(&trace, tokenizer, &eos)?;
         replace(path, |out| out.write_all(page.as_bytes()))?;
     }
-    let panel = Panel::new(header.strategy.clone(), &header, &records, &eos);
+    let panel = Panel::new(trace.header.strategy.clone(), &trace, &eos).map_err(Error::msg)?;
     if std::io::stdout().is_terminal() {
         play(&[panel], tokenizer, Duration::from_millis(args.pause))?;
     } else {
@@ -75,57 +75,44 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Header and steps of a trace file.
-fn read(path: &Path) -> Result<(Header, Vec<StepRecord>)> {
+/// The trace of a file.
+fn read(path: &Path) -> Result<Trace> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut lines = text.lines();
-    let first = lines.next().with_context(|| format!("{} is empty", path.display()))?;
-    let header: Header = serde_json::from_str(first)
-        .with_context(|| format!("{} is not a trace: its first line is no header", path.display()))?;
-    let (start, end) = header.response;
-    if header.demask_trace != 1 || start > end || end > header.tokens.len() {
-        bail!("{} is not a trace this version understands", path.display());
-    }
-    let mut records = Vec::new();
-    for (number, line) in lines.enumerate() {
-        let record: StepRecord = serde_json::from_str(line)
-            .with_context(|| format!("line {} of {} is no step", number + 2, path.display()))?;
-        let fits = record.dependency.as_ref().is_none_or(|d| d.values.len() == d.positions.len().pow(2));
-        if !fits || record.commits.iter().any(|c| c.position >= header.tokens.len()) {
-            bail!("line {} of {} does not fit its canvas", number + 2, path.display());
-        }
-        records.push(record);
-    }
-    if records.is_empty() {
-        bail!("{} holds no step", path.display());
-    }
-    Ok((header, records))
+    Trace::parse(&text).map_err(|why| anyhow!("{} is not a trace: {why}", path.display()))
 }
 
-fn page(header: &Header, records: &[StepRecord], tokenizer: &Tokenizer, eos: &[u32]) -> Result<String> {
+/// The animation. The page applies the changes of each step as the replayer tells them.
+fn page(trace: &Trace, tokenizer: &Tokenizer, eos: &[u32]) -> Result<String> {
+    let header = &trace.header;
     let piece = |token: u32| tokenizer.decode_verbatim(&[token]).unwrap_or_default();
     let (start, end) = header.response;
     let prompt = tokenizer.decode_verbatim(&header.tokens[..start])?;
-    let given: Vec<Value> = header.tokens[start..end]
-        .iter()
-        .map(|&t| if t == header.mask { Value::Null } else { json!(piece(t)) })
-        .collect();
-    let steps: Vec<Value> = records
-        .iter()
-        .map(|r| {
-            let commits: Vec<Value> = r
-                .commits
-                .iter()
-                .map(|c| {
-                    json!({"at": c.position, "text": piece(c.token), "end": eos.contains(&c.token),
-                                "confidence": c.confidence, "probability": c.probability})
-                })
-                .collect();
-            json!({"commits": commits, "filled": r.filled, "remasked": r.remasked, "masked": r.masked,
-                   "stop": r.stop, "budget": r.budget, "dependency": r.dependency, "forwards": r.forwards,
-                   "seconds": r.seconds.total()})
-        })
-        .collect();
+    let mut replay = Replay::new(header);
+    let cell = |place: &Place| match *place {
+        Place::Given { token } => json!({"kind": "given", "text": piece(token)}),
+        Place::Masked { .. } => json!({"kind": "mask"}),
+        Place::Filled { .. } => json!({"kind": "end", "text": "·"}),
+        Place::Committed { token, confidence, .. } if eos.contains(&token) => {
+            json!({"kind": "end", "text": "·", "confidence": confidence})
+        }
+        Place::Committed { token, confidence, .. } => {
+            json!({"kind": "token", "text": piece(token), "confidence": confidence})
+        }
+    };
+    let given: Vec<Value> = replay.places()[start..end].iter().map(cell).collect();
+    let mut steps = Vec::new();
+    for r in &trace.steps {
+        let changes = replay.step(r).map_err(Error::msg)?;
+        let changes: Vec<Value> =
+            changes.iter().map(|c| json!({"at": c.position, "cell": cell(&c.place)})).collect();
+        let commits = r
+            .commits
+            .iter()
+            .map(|c| json!({"at": c.position, "text": piece(c.token), "confidence": c.confidence}));
+        steps.push(json!({"changes": changes, "commits": commits.collect::<Vec<_>>(), "filled": r.filled.len(),
+                          "remasked": r.remasked.len(), "masked": r.masked, "stop": r.stop, "budget": r.budget,
+                          "dependency": r.dependency, "forwards": r.forwards}));
+    }
     let data = json!({"strategy": header.strategy, "seed": header.seed, "prompt": prompt, "start": start,
                       "given": given, "steps": steps});
     // A "</script>" inside a string would end the data.

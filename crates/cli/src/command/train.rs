@@ -174,10 +174,6 @@ impl Terminal {
 
 impl Watcher for Terminal {
     fn on_start(&mut self, row: HiddenRow, training: usize, validation: usize, parameters: usize) {
-        let row = match row {
-            HiddenRow::I => "i",
-            HiddenRow::IMinusOne => "i-1",
-        };
         eprintln!(
             "hidden row {row}: {parameters} parameters, {training} examples to train on, {validation} held out"
         );

@@ -2,7 +2,7 @@
 //! entry here.
 
 use crate::error::Result;
-use crate::spelling::{Kind, Listed, Param, Spelled, Table, Values};
+use crate::spelling::{self, Family, Kind, Listed, Param, Spelled, Values};
 
 /// Which rows are computed afresh, and when all of them are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,15 +64,16 @@ impl Listed for Entry {
     }
 }
 
-/// The table of caches.
+/// The family of caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caches;
 
-impl Table for Caches {
+impl Family for Caches {
     const KIND: &'static str = "cache";
+    const OPEN: bool = false;
     type Entry = Entry;
 
-    fn all() -> &'static [Entry] {
+    fn standard() -> &'static [Entry] {
         ALL
     }
 }
@@ -83,7 +84,9 @@ pub type CacheSpec = Spelled<Caches>;
 impl CacheSpec {
     /// Its policy; `None` computes every row in every step.
     pub fn policy(&self) -> Option<CachePolicy> {
-        (self.entry().build)(&self.values())
+        let entry =
+            find(self.name()).unwrap_or_else(|_| unreachable!("a spelling is only made of a known name"));
+        (entry.build)(&self.values())
     }
 }
 
@@ -95,7 +98,7 @@ impl Default for CacheSpec {
 
 /// Looks a cache up by name or alias; an unknown one is answered with the nearest name.
 pub fn find(name: &str) -> Result<&'static Entry> {
-    Caches::find(name)
+    spelling::find::<Caches>(ALL, name)
 }
 
 const REFRESH: Param = Param {

@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::{Dtype, Mapped, Store, write};
-use demask_model::{HiddenRow, Rows, Spec};
+use demask_model::{Rows, Spec};
 
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
@@ -79,14 +79,13 @@ impl Predictor {
         if self.metadata().final_norm == FinalNorm::Before {
             return refuse(
                 "the predictor was trained on hidden rows before the final norm, but a backbone gives them after it; \
-                 train one on those (demask train predictor)"
+                 train one on those"
                     .into(),
             );
         }
         match &self.metadata().backbone {
             Some(trained) if trained != fingerprint => refuse(format!(
-                "the predictor was trained on backbone {trained} but this one is {fingerprint}; train one for it \
-                 (demask train predictor)"
+                "the predictor was trained on backbone {trained} but this one is {fingerprint}; train one for it"
             )),
             _ => Ok(()),
         }
@@ -152,7 +151,7 @@ impl Parts {
             ("demask_predictor", Some("1".to_owned())),
             ("d", Some(self.width().to_string())),
             ("layout", Some("in,out".into())),
-            ("hidden_row", Some(row_name(*hidden_row).into())),
+            ("hidden_row", Some(hidden_row.to_string())),
             ("final_norm", Some(if *final_norm == FinalNorm::After { "after" } else { "before" }.into())),
             ("merged", Some(merged.to_string())),
             ("heads", Some(self.heads.len().to_string())),
@@ -164,13 +163,6 @@ impl Parts {
             ("validation_mse", validation_mse.map(|v| v.to_string())),
         ];
         fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
-    }
-}
-
-fn row_name(row: HiddenRow) -> &'static str {
-    match row {
-        HiddenRow::I => "i",
-        HiddenRow::IMinusOne => "i-1",
     }
 }
 
@@ -187,7 +179,7 @@ impl fmt::Display for Understanding {
             if self.merged { "merged W" } else { "W_Q and W_K" },
             if self.layout == Layout::InOut { "[in, out]" } else { "[out, in]" },
             dtypes.join(" and "),
-            row_name(*hidden_row),
+            hidden_row,
             if *final_norm == FinalNorm::After { "after" } else { "before" },
         )?;
         if let Some((inner, activation)) = self.projection {

@@ -12,8 +12,9 @@ use rayon::prelude::*;
 
 use crate::dependency::{Dependency, DependencySource};
 use crate::error::{Error, Result};
+use crate::probe::{Probe, Question};
 use crate::rng::{Purpose, Rng};
-use crate::strategy::{Probe, Question, Step};
+use crate::strategy::Step;
 
 /// Tokens revealed together: `(index into M, token)`.
 pub type Set = Vec<(usize, u32)>;

@@ -218,14 +218,10 @@ impl<'a> Reading<'a> {
     }
 
     fn metadata(&mut self) -> Result<Metadata> {
-        let hidden_row = match self.about.get("hidden_row").map(String::as_str) {
-            Some("i") => HiddenRow::I,
-            Some("i-1" | "i_minus_1" | "i - 1") => HiddenRow::IMinusOne,
-            Some(other) => {
-                return Err(
-                    self.bad(&format!("its metadata says hidden_row = {other:?}, which must be i or i-1"))
-                );
-            }
+        let hidden_row = match self.about.get("hidden_row") {
+            Some(name) => HiddenRow::named(name).ok_or_else(|| {
+                self.bad(&format!("its metadata says hidden_row = {name:?}, which must be i or i-1"))
+            })?,
             None => {
                 self.assumed.push("hidden row i stands for position i".into());
                 HiddenRow::I

@@ -14,8 +14,8 @@ use demask_kernels::softmax_stats;
 
 use crate::error::Result;
 use crate::marginals::LogitRows;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, passing};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, passing};
 use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -107,7 +107,7 @@ impl Strategy for Credit {
 #[cfg(test)]
 mod tests {
     use crate::strategy::Stop;
-    use crate::strategy::testing::{Scene, build, chosen, feed, logs};
+    use crate::testing::{Scene, build, chosen, feed, logs};
 
     #[test]
     fn winners_gain_and_fade() {

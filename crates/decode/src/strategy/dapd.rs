@@ -9,10 +9,9 @@
 use demask_model::Rows;
 
 use crate::error::Result;
-use crate::strategy::graph::{attention, independent};
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, passing};
-use crate::strategy::{Needs, Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, attention, independent, passing, top_k};
+use crate::strategy::{Needs, Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "dapd",
@@ -86,7 +85,7 @@ fn mutual(attention: &Rows, a: usize, b: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::testing::{Scene, build};
+    use crate::testing::{Scene, build};
 
     const PROMPT: &[f32] = &[0.0; 4];
 

@@ -17,10 +17,9 @@ use demask_model::Rows;
 
 use crate::error::Result;
 use crate::marginals::LogitRows;
-use crate::strategy::graph::{attention, independent};
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, Seen, passing};
-use crate::strategy::{Extent, Needs, Selection, Step, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, Seen, attention, independent, passing, top_k};
+use crate::strategy::{Extent, Needs, Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "dawn",
@@ -154,7 +153,7 @@ fn sinks(attention: &Rows, threshold: f32) -> Vec<bool> {
 mod tests {
     use crate::error::Error;
     use crate::strategy::Stop;
-    use crate::strategy::testing::{Scene, Silent, build, feed, logs};
+    use crate::testing::{Scene, Silent, build, feed, logs};
 
     const TEXT: &str = "dawn:sink=1,edge=0.5,high=0.9,induce=0.7,low=0.8";
 

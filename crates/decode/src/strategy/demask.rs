@@ -8,10 +8,8 @@ use std::sync::Arc;
 
 use crate::dependency::{Dependency, DependencySource, Draws, Oracle};
 use crate::error::{Error, Result};
-use crate::strategy::greedy::{Limit, Start, Thresholds, limited_subset};
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::revision::Revision;
-use crate::strategy::spec::Values;
+use crate::registry::{Cost, Entry, Kind, Param, Values};
+use crate::rule::{Limit, Revision, Start, Thresholds, limited_subset};
 use crate::strategy::{Needs, Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -49,8 +47,9 @@ pub(super) const ENTRY: Entry = Entry {
         Param {
             key: "dependency",
             default: "predictor",
-            kind: Kind::Choice(&["predictor", "oracle"]),
-            help: "learned dependency, or the true one at |M| extra forward passes a step",
+            kind: Kind::Open(&["predictor", "oracle"]),
+            help: "learned dependency (predictor), the true one at |M| extra forward passes a step (oracle), or a source \
+                   that the program added",
         },
         Param {
             key: "draws",
@@ -105,15 +104,7 @@ struct Demask {
 }
 
 fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
-    let source: Arc<dyn DependencySource> = match values.text("dependency") {
-        "oracle" => Arc::new(Oracle::new(Draws::Sampled(values.count("draws").unwrap_or(1)))),
-        _ => values.context.predictor.clone().ok_or_else(|| Error::Missing {
-            strategy: "demask".into(),
-            what: "a dependency predictor: give --predictor FILE, put predictor.safetensors into the checkpoint's \
-                   folder, train one (demask train predictor), or use demask:dependency=oracle"
-                .into(),
-        })?,
-    };
+    let source = source(values)?;
     let start = match values.text("start") {
         "confident" => Start::Confident,
         "independent" => Start::Independent,
@@ -131,6 +122,21 @@ fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
         limit: if values.text("budget") == "position" { Limit::Position } else { Limit::Sum },
         source,
     }))
+}
+
+fn source(values: &Values<'_>) -> Result<Arc<dyn DependencySource>> {
+    let (name, context) = (values.text("dependency"), values.context);
+    Ok(match name {
+        "oracle" => Arc::new(Oracle::new(Draws::Sampled(values.count("draws").unwrap_or(1)))),
+        "predictor" => {
+            context.predictor.clone().ok_or_else(|| Error::NoPredictor { strategy: "demask".into() })?
+        }
+        added => context.registry.dependency(added).cloned().ok_or_else(|| Error::BadValue {
+            what: "demask:dependency".into(),
+            value: added.into(),
+            why: "must be one of predictor, oracle and the sources that the program added".into(),
+        })?,
+    })
 }
 
 impl Strategy for Demask {
@@ -188,7 +194,7 @@ fn larger_direction(dependency: &Dependency) -> Dependency {
 mod tests {
     use super::*;
     use crate::strategy::Stop;
-    use crate::strategy::testing::Scene;
+    use crate::testing::Scene;
 
     /// A dependency written down.
     struct Fixed(Dependency);

@@ -7,8 +7,9 @@
 
 use crate::error::Result;
 use crate::marginals::Marginal;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::{Budget, Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::top_k;
+use crate::strategy::{Budget, Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "eb",
@@ -86,7 +87,7 @@ impl Strategy for EntropyBounded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::testing::{Scene, build};
+    use crate::testing::{Scene, build};
 
     fn run(text: &str, entropies: &[f32]) -> Selection {
         Scene::new(&vec![0.5; entropies.len()]).entropies(entropies).select(&mut *build(text))

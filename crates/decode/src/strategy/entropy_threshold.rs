@@ -5,8 +5,8 @@
 //! only exact ties can show). Entropy is the model's own, in nats, before temperature and filters.
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::passing;
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::passing;
 use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -38,7 +38,7 @@ impl Strategy for EntropyThreshold {
 #[cfg(test)]
 mod tests {
     use crate::strategy::Stop;
-    use crate::strategy::testing::{Scene, build};
+    use crate::testing::{Scene, build};
 
     fn run(entropies: &[f32]) -> (Vec<usize>, Option<Stop>) {
         let scene = Scene::new(&vec![0.5; entropies.len()]).entropies(entropies);

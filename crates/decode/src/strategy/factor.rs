@@ -5,9 +5,9 @@
 //! its loop index makes it commit that rank too.
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE};
-use crate::strategy::{Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, prefix, top_k};
+use crate::strategy::{Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "factor",
@@ -37,14 +37,11 @@ struct Factor {
 impl Strategy for Factor {
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores = self.confidence.all(step);
-        let mut chosen = top_k(&scores, scores.len());
         // Rank n is at index n - 1.
-        let passes = |(index, &i): (usize, &usize)| {
-            index == 0 || (index + 2) as f64 * (1.0 - f64::from(scores[i])) <= self.factor
-        };
-        let count = chosen.iter().enumerate().take_while(|&ranked| passes(ranked)).count();
-        chosen.truncate(count);
-        let stop = if count == scores.len() { Stop::AllTaken } else { Stop::NoCandidate };
+        let passes =
+            |index: usize, i: usize| (index + 2) as f64 * (1.0 - f64::from(scores[i])) <= self.factor;
+        let chosen = prefix(&top_k(&scores, scores.len()), passes);
+        let stop = if chosen.len() == scores.len() { Stop::AllTaken } else { Stop::NoCandidate };
         Ok(Selection { chosen, stop: Some(stop), ..Selection::default() })
     }
 }
@@ -52,7 +49,7 @@ impl Strategy for Factor {
 #[cfg(test)]
 mod tests {
     use crate::strategy::Stop;
-    use crate::strategy::testing::chosen;
+    use crate::testing::chosen;
 
     #[test]
     fn a_rank_passes_at_exactly_the_factor() {

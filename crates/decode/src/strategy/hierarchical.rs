@@ -6,8 +6,8 @@
 //! run both commit there; here the left one does.
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, passing};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, passing};
 use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -70,7 +70,7 @@ fn bests(masked: &[usize], scores: &[f32]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use crate::strategy::Stop;
-    use crate::strategy::testing::{Scene, build, chosen};
+    use crate::testing::{Scene, build, chosen};
 
     #[test]
     fn each_run_gives_its_best_and_the_confident_come_too() {

@@ -14,11 +14,10 @@
 
 use crate::error::Result;
 use crate::marginals::LogitRows;
+use crate::registry::{Cost, Entry, Kind, Param};
 use crate::rng::Purpose;
-use crate::strategy::history::History;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::schedule::Schedule;
-use crate::strategy::{Needs, Selection, Step, Stop, Strategy, TokenRule, top_k};
+use crate::rule::{History, Schedule, top_k};
+use crate::strategy::{Needs, Selection, Step, Stop, Strategy, TokenRule};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "klass",
@@ -147,8 +146,8 @@ impl Strategy for Klass {
 
 #[cfg(test)]
 mod tests {
-    use crate::strategy::testing::{Scene, build, feed, logs};
     use crate::strategy::{Selection, Stop, Strategy};
+    use crate::testing::{Scene, build, feed, logs};
 
     /// Three passes in which nothing moves, so that the third finds every position stable.
     fn settle(text: &str, confidence: &[f32]) -> Selection {

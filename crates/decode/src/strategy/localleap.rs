@@ -5,8 +5,8 @@
 //! canvas, whether masked or not.
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, passing};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, passing};
 use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -62,7 +62,7 @@ impl Strategy for LocalLeap {
 #[cfg(test)]
 mod tests {
     use crate::strategy::Stop;
-    use crate::strategy::testing::{Scene, build, chosen};
+    use crate::testing::{Scene, build, chosen};
 
     #[test]
     fn the_relaxed_threshold_holds_near_an_anchor_only() {

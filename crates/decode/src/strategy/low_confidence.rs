@@ -7,10 +7,9 @@
 //! `steps`: the schedule, not the last mask, ends a block, and masks it left compete in the next one. Ties go left.
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry};
-use crate::strategy::rule::Confidence;
-use crate::strategy::schedule::{EVEN_STEPS, TOKENS_PER_STEP, even};
-use crate::strategy::{Schedule, Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry};
+use crate::rule::{Confidence, EVEN_STEPS, Schedule, TOKENS_PER_STEP};
+use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "low-confidence",
@@ -19,7 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     source: "LLaDA (Nie et al. 2025), remasking=low_confidence",
     cost: Cost::Logits,
     params: &[TOKENS_PER_STEP, EVEN_STEPS],
-    build: |values| Ok(Box::new(LowConfidence { schedule: even(values)? })),
+    build: |values| Ok(Box::new(LowConfidence { schedule: Schedule::of(values)? })),
 };
 
 struct LowConfidence {
@@ -28,16 +27,14 @@ struct LowConfidence {
 
 impl Strategy for LowConfidence {
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
-        let chosen = top_k(&Confidence::Raw.all(step), self.schedule.count(step));
-        let stop = if chosen.len() == step.masked.len() { Stop::AllTaken } else { Stop::Count };
         let last = self.schedule.is_last(step);
-        Ok(Selection { chosen, stop: Some(stop), last, ..Selection::default() })
+        Ok(Selection { last, ..self.schedule.best(step, &Confidence::Raw.all(step)) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::strategy::testing::{Scene, build};
+    use crate::testing::{Scene, build};
 
     #[test]
     fn five_masks_in_two_steps_are_three_then_two() {

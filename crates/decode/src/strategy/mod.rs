@@ -1,5 +1,5 @@
-//! Strategies: which masked positions a step unmasks. One file each; adding one is a file and a
-//! line in [`registry::ALL`].
+//! Strategies: which masked positions a step unmasks. One file each; adding one is a file and a line in [`ALL`], or an
+//! entry of a [`Registry`](crate::registry::Registry) in another crate. What they lean on is in [`rule`](crate::rule).
 //!
 //! Invariant: a strategy picks positions (and says whether the sampled token or the argmax goes
 //! there, and which committed ones to mask again); it never writes the canvas. Ties go to the
@@ -12,10 +12,7 @@ mod demask;
 mod eb;
 mod entropy_threshold;
 mod factor;
-mod graph;
-pub mod greedy;
 mod hierarchical;
-mod history;
 mod klass;
 mod localleap;
 mod low_confidence;
@@ -25,18 +22,9 @@ mod pc;
 mod pcg;
 mod punt;
 mod ranked;
-mod registry;
 mod remdm;
-mod revision;
-mod rule;
 mod saber;
-mod schedule;
 mod slowfast;
-mod spec;
-#[cfg(test)]
-mod termination;
-#[cfg(test)]
-mod testing;
 mod threshold;
 mod wino;
 
@@ -46,12 +34,41 @@ use crate::canvas::Canvas;
 use crate::dependency::Dependency;
 use crate::error::Result;
 use crate::marginals::{LogitRows, Marginal};
+use crate::probe::Probe;
+use crate::registry::Entry;
 use crate::rng::Rng;
 use crate::sampler::ScoreDtype;
 
-pub use registry::{ALL, Context, Cost, Entry, Kind, Param, find};
-pub use schedule::Schedule;
-pub use spec::{Strategies, StrategySpec};
+/// Every strategy of this crate.
+pub const ALL: &[Entry] = &[
+    demask::ENTRY,
+    ranked::ENTROPY,
+    ranked::TOP1,
+    ranked::MASKGIT_PLUS,
+    ranked::MARGIN,
+    ranked::TOKEN_ORDER,
+    ranked::RANDOM,
+    origin::ENTRY,
+    low_confidence::ENTRY,
+    threshold::ENTRY,
+    factor::ENTRY,
+    entropy_threshold::ENTRY,
+    eb::ENTRY,
+    klass::ENTRY,
+    localleap::ENTRY,
+    hierarchical::ENTRY,
+    credit::ENTRY,
+    multi_block::ENTRY,
+    slowfast::ENTRY,
+    pc::ENTRY,
+    pcg::ENTRY,
+    dawn::ENTRY,
+    dapd::ENTRY,
+    punt::ENTRY,
+    saber::ENTRY,
+    remdm::ENTRY,
+    wino::ENTRY,
+];
 
 /// A rule that chooses positions, with whatever it remembers between steps of one canvas.
 pub trait Strategy: Send {
@@ -139,56 +156,6 @@ pub struct BlockStep {
     pub entered_with: usize,
 }
 
-/// A canvas to run besides the one being decoded, and what is wanted of it.
-#[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
-    /// The whole canvas.
-    pub tokens: &'a [u32],
-    /// Positions whose logits are wanted.
-    pub predict: &'a [usize],
-    /// Positions whose hidden rows are wanted, and which rows those are.
-    pub hidden: Option<(&'a [usize], HiddenRow)>,
-}
-
-/// Extra forward passes within a step; each counts as a function evaluation.
-pub trait Probe {
-    /// Runs canvases of any lengths and visits the aligned logits of the positions asked for, which are numbered
-    /// through all questions: number of the first row of the chunk, chunk `[rows, vocab]`. A chunk may span several
-    /// canvases. Returns the hidden rows of each question.
-    fn ask_each(
-        &self,
-        questions: &[Question<'_>],
-        visit: &mut dyn FnMut(usize, &mut [f32]),
-    ) -> Result<Vec<Option<Rows>>>;
-
-    /// Size of the vocabulary.
-    fn vocab(&self) -> usize;
-
-    /// Runs whole canvases and visits the aligned logits of the same `positions` of each: canvas index, index of the
-    /// first position of the chunk, chunk `[rows, vocab]`.
-    fn ask(
-        &self,
-        canvases: &[Vec<u32>],
-        positions: &[usize],
-        visit: &mut dyn FnMut(usize, usize, &mut [f32]),
-    ) -> Result<()> {
-        let questions = canvases.iter().map(|tokens| Question { tokens, predict: positions, hidden: None });
-        let questions: Vec<_> = questions.collect();
-        self.ask_each(&questions, &mut |first, logits| {
-            let (mut row, mut rest) = (first, logits);
-            while !rest.is_empty() {
-                let (canvas, index) = (row / positions.len(), row % positions.len());
-                let end = ((positions.len() - index) * self.vocab()).min(rest.len());
-                let (part, later) = std::mem::take(&mut rest).split_at_mut(end);
-                visit(canvas, index, part);
-                row += end / self.vocab();
-                rest = later;
-            }
-        })?;
-        Ok(())
-    }
-}
-
 /// Which token goes to a chosen position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TokenRule {
@@ -242,22 +209,4 @@ pub struct Budget {
     pub limit: f32,
     /// What was accumulated.
     pub used: f32,
-}
-
-/// Indices of the `k` largest scores, best first; equal scores lowest index first.
-pub(crate) fn top_k(scores: &[f32], k: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-    order.truncate(k);
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ties_go_to_the_lowest_index() {
-        assert_eq!(top_k(&[0.5, 0.9, 0.5, 0.9], 3), [1, 3, 0]);
-    }
 }

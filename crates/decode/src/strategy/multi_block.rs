@@ -10,8 +10,9 @@
 //! Its delayed cache is the cache policy's business, and the published speed needs distilled weights.
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::{Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::top_k;
+use crate::strategy::{Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "multi-block",
@@ -104,7 +105,7 @@ impl MultiBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::testing::{EOS, Scene, build};
+    use crate::testing::{EOS, Scene, build};
 
     const TEXT: &str = "multi-block:block=2,threshold=0.5,add=0.5";
 

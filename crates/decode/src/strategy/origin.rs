@@ -2,9 +2,9 @@
 //! noise schedule gives the step.
 
 use crate::error::Result;
+use crate::registry::{Cost, Entry, Kind, Param};
 use crate::rng::Purpose;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::schedule::timestep_ratio;
+use crate::rule::timestep_ratio;
 use crate::strategy::{Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {

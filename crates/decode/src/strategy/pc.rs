@@ -9,9 +9,9 @@
 
 use crate::error::Result;
 use crate::marginals::Marginal;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::schedule::{EVEN_STEPS, TOKENS_PER_STEP, even};
-use crate::strategy::{Schedule, Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{EVEN_STEPS, Schedule, TOKENS_PER_STEP};
+use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "pc",
@@ -37,7 +37,7 @@ pub(super) const ENTRY: Entry = Entry {
     ],
     build: |values| {
         Ok(Box::new(PcSampler {
-            schedule: even(values)?,
+            schedule: Schedule::of(values)?,
             lambda: values.number("lambda"),
             alpha: values.number("alpha"),
             start: 0,
@@ -68,15 +68,13 @@ impl Strategy for PcSampler {
             (calibrated.ln() - self.lambda * (position - self.start) as f64) as f32
         };
         let scores: Vec<f32> = step.masked.iter().zip(step.marginals).map(score).collect();
-        let chosen = top_k(&scores, self.schedule.count(step));
-        let stop = if chosen.len() == step.masked.len() { Stop::AllTaken } else { Stop::Count };
-        Ok(Selection { chosen, stop: Some(stop), ..Selection::default() })
+        Ok(self.schedule.best(step, &scores))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::strategy::testing::{Scene, build, chosen};
+    use crate::testing::{Scene, build, chosen};
 
     #[test]
     fn the_prior_prefers_the_left() {

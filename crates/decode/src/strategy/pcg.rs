@@ -13,10 +13,9 @@ use demask_kernels::softmax_stats;
 
 use crate::error::Result;
 use crate::marginals::LogitRows;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::Confidence;
-use crate::strategy::schedule::{EVEN_STEPS, TOKENS_PER_STEP, even};
-use crate::strategy::{Schedule, Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, EVEN_STEPS, Schedule, TOKENS_PER_STEP};
+use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "pcg-like",
@@ -42,7 +41,7 @@ pub(super) const ENTRY: Entry = Entry {
     ],
     build: |values| {
         Ok(Box::new(PcgLike {
-            schedule: even(values)?,
+            schedule: Schedule::of(values)?,
             lambda: values.number("lambda"),
             w: values.number("w") as f32,
             mean: Vec::new(),
@@ -87,16 +86,14 @@ impl Strategy for PcgLike {
         self.rows = 0;
         let biased = |(rank, c): (usize, f32)| (f64::from(c).ln() - self.lambda * rank as f64) as f32;
         let scores: Vec<f32> = Confidence::Raw.all(step).into_iter().enumerate().map(biased).collect();
-        let chosen = top_k(&scores, self.schedule.count(step));
-        let stop = if chosen.len() == step.masked.len() { Stop::AllTaken } else { Stop::Count };
-        Ok(Selection { chosen, stop: Some(stop), ..Selection::default() })
+        Ok(self.schedule.best(step, &scores))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::testing::{Scene, build, chosen, feed, logs};
+    use crate::testing::{Scene, build, chosen, feed, logs};
 
     #[test]
     fn the_bias_counts_masks_from_the_left() {

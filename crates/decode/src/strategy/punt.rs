@@ -13,9 +13,9 @@
 
 use crate::error::Result;
 use crate::marginals::LogitRows;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE};
-use crate::strategy::{Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, top_k};
+use crate::strategy::{Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "punt",
@@ -143,8 +143,8 @@ mod tests {
     use demask_model::Rows;
 
     use super::*;
-    use crate::strategy::testing::{MASK, Scene, build, feed, logs};
-    use crate::strategy::{Probe, Question};
+    use crate::probe::{Probe, Question};
+    use crate::testing::{MASK, Scene, build, feed, logs};
 
     const EVEN: [f32; 2] = [0.5, 0.5];
 

@@ -2,34 +2,14 @@
 //! (entropy, top-1, token order) and Dream's `maskgit_plus` and `topk_margin`, each with k tokens
 //! per step or with Dream's timestep schedule.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::marginals::Marginal;
+use crate::registry::{Cost, Entry, Kind, Param, Values};
 use crate::rng::Purpose;
+use crate::rule::{EPS, SHARING, Schedule, TIMESTEPS, TOKENS_PER_STEP};
 use crate::sampler::ScoreDtype;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::spec::Values;
-use crate::strategy::{Needs, Schedule, Selection, Step, Stop, Strategy, top_k};
+use crate::strategy::{Needs, Selection, Step, Strategy};
 
-const K: Param =
-    Param { key: "k", default: "", kind: Kind::Count, help: "tokens per step (1 if steps is not given)" };
-const STEPS: Param = Param {
-    key: "steps",
-    default: "",
-    kind: Kind::Count,
-    help: "forward passes for the whole response (Dream's timestep schedule) instead of k",
-};
-const EVEN: Param = Param {
-    key: "schedule",
-    default: "timestep",
-    kind: Kind::Choice(&["timestep", "even"]),
-    help: "how steps are shared out: Dream's timestep or LLaDA's even",
-};
-const EPS: Param = Param {
-    key: "eps",
-    default: "0.001",
-    kind: Kind::Number(0.0, 0.5),
-    help: "end of the timestep schedule",
-};
 const ALG_TEMP: Param = Param {
     key: "alg_temp",
     default: "0",
@@ -49,75 +29,74 @@ const DTYPE: Param = Param {
     help: "precision of filtered scores; bf16 emulates the ties of Dream's published runs",
 };
 
-const SCORED: &[Param] = &[K, STEPS, EVEN, EPS, ALG_TEMP, SCORE, DTYPE];
-const UNSCORED: &[Param] = &[K, STEPS, EVEN, EPS];
-const PAPER: &str = "baseline of DEMASK section 5.1; Dream (Ye et al. 2025)";
+const SCORED: &[Param] = &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS, ALG_TEMP, SCORE, DTYPE];
+const UNSCORED: &[Param] = &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS];
 
 /// Lowest entropy first.
 pub(super) const ENTROPY: Entry = Entry {
-    name: "entropy",
-    aliases: &[],
-    summary: "unmask the positions with the lowest entropy",
-    source: PAPER,
-    cost: Cost::Logits,
-    params: SCORED,
+    source: "baseline of DEMASK section 5.1; Dream (Ye et al. 2025)",
     build: |values| ranked(values, Score::Entropy),
+    ..entry("entropy", "unmask the positions with the lowest entropy")
 };
 
 /// Highest top-1 probability first.
 pub(super) const TOP1: Entry = Entry {
-    name: "top1",
     aliases: &["confidence"],
-    summary: "unmask the positions with the highest top-1 probability",
-    source: "baseline of DEMASK section 5.1",
-    cost: Cost::Logits,
-    params: SCORED,
     build: |values| ranked(values, Score::Top1),
+    ..entry("top1", "unmask the positions with the highest top-1 probability")
 };
 
 /// Highest probability of the sampled token first.
 pub(super) const MASKGIT_PLUS: Entry = Entry {
-    name: "maskgit-plus",
     aliases: &["maskgit_plus"],
-    summary: "unmask the positions whose sampled token is most probable (Dream's maskgit_plus)",
     source: "Dream (Ye et al. 2025)",
-    cost: Cost::Logits,
-    params: SCORED,
     build: |values| ranked(values, Score::Sampled),
+    ..entry(
+        "maskgit-plus",
+        "unmask the positions whose sampled token is most probable (Dream's maskgit_plus)",
+    )
 };
 
 /// Largest gap between the two best tokens first.
 pub(super) const MARGIN: Entry = Entry {
-    name: "margin",
     aliases: &["topk-margin", "topk_margin"],
-    summary: "unmask the positions with the largest gap between their two best tokens (Dream's topk_margin)",
     source: "Dream (Ye et al. 2025)",
-    cost: Cost::Logits,
-    params: SCORED,
     build: |values| ranked(values, Score::Margin),
+    ..entry(
+        "margin",
+        "unmask the positions with the largest gap between their two best tokens (Dream's topk_margin)",
+    )
 };
 
 /// Left to right.
 pub(super) const TOKEN_ORDER: Entry = Entry {
-    name: "token-order",
     aliases: &["token_order", "leftright", "sequential"],
-    summary: "unmask left to right",
     source: "baseline of DEMASK section 5.1; APD (Israel et al. 2025)",
-    cost: Cost::Logits,
     params: UNSCORED,
     build: |values| ranked(values, Score::Order),
+    ..entry("token-order", "unmask left to right")
 };
 
 /// Uniformly at random.
 pub(super) const RANDOM: Entry = Entry {
-    name: "random",
-    aliases: &[],
-    summary: "unmask positions drawn uniformly",
     source: "LLaDA (Nie et al. 2025), remasking=random",
-    cost: Cost::Logits,
     params: UNSCORED,
     build: |values| ranked(values, Score::Random),
+    ..entry("random", "unmask positions drawn uniformly")
 };
+
+/// What the six have in common; each says its own score.
+const fn entry(name: &'static str, summary: &'static str) -> Entry {
+    Entry {
+        name,
+        aliases: &[],
+        summary,
+        source: "baseline of DEMASK section 5.1",
+        cost: Cost::Logits,
+        params: SCORED,
+        build: |values| ranked(values, Score::Order),
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Score {
@@ -140,25 +119,11 @@ struct Ranked {
 fn ranked(values: &Values<'_>, score: Score) -> Result<Box<dyn Strategy>> {
     Ok(Box::new(Ranked {
         score,
-        schedule: schedule(values)?,
+        schedule: Schedule::of(values)?,
         raw: values.text("score") == "raw",
         alg_temp: values.text("alg_temp").parse().unwrap_or(0.0),
         dtype: if values.text("dtype") == "bf16" { ScoreDtype::Bf16 } else { ScoreDtype::F32 },
     }))
-}
-
-/// `k` tokens per step, or `steps` passes in all.
-fn schedule(values: &Values<'_>) -> Result<Schedule> {
-    match (values.count("k"), values.count("steps")) {
-        (Some(k), Some(_)) => Err(Error::BadValue {
-            what: format!("{}:k", values.name()),
-            value: k.to_string(),
-            why: "give k (tokens per step) or steps (passes in all), not both".into(),
-        }),
-        (k, None) => Ok(Schedule::Fixed(k.unwrap_or(1))),
-        (None, Some(steps)) if values.text("schedule") == "even" => Ok(Schedule::Even { steps }),
-        (None, Some(steps)) => Ok(Schedule::Timestep { steps, eps: values.number("eps") }),
-    }
 }
 
 impl Ranked {
@@ -196,9 +161,7 @@ impl Strategy for Ranked {
                 *score = (f64::from(*score) / self.alg_temp + noise) as f32;
             }
         }
-        let chosen = top_k(&scores, self.schedule.count(step));
-        let stop = if chosen.len() == step.masked.len() { Stop::AllTaken } else { Stop::Count };
         let last = self.schedule.is_last(step);
-        Ok(Selection { chosen, stop: Some(stop), last, ..Selection::default() })
+        Ok(Selection { last, ..self.schedule.best(step, &scores) })
     }
 }

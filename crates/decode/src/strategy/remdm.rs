@@ -11,8 +11,8 @@
 
 use crate::canvas::Cell;
 use crate::error::Result;
+use crate::registry::{Cost, Entry, Kind, Param};
 use crate::rng::Purpose;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
 use crate::strategy::{Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -139,7 +139,7 @@ impl ReMdm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::testing::{EOS, Scene, build};
+    use crate::testing::{EOS, Scene, build};
 
     fn rates(sigma: Sigma, eta: f64, index: usize, confidence: &[f32]) -> Rates {
         ReMdm { steps: None, sigma, eta, block: Vec::new() }.rates(index, 4, confidence)

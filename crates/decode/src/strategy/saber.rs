@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use crate::canvas::Cell;
 use crate::error::Result;
 use crate::marginals::LogitRows;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, Seen, passing};
-use crate::strategy::{Extent, Needs, Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, Seen, passing, top_k};
+use crate::strategy::{Extent, Needs, Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "saber",
@@ -116,7 +116,7 @@ impl Saber {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::testing::{EOS, Scene, build, feed, logs};
+    use crate::testing::{EOS, Scene, build, feed, logs};
 
     #[test]
     fn the_threshold_is_the_mean_so_far_and_what_fell_is_taken_back() {

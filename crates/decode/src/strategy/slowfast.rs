@@ -9,8 +9,8 @@
 //! off at the end and keeps stale logits behind it (not kept: every pass sees the whole canvas).
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, passing};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, passing};
 use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -93,7 +93,7 @@ fn settle(marks: &[usize]) -> usize {
 mod tests {
     use super::*;
     use crate::strategy::Stop;
-    use crate::strategy::testing::{Scene, build};
+    use crate::testing::{Scene, build};
 
     #[test]
     fn marks_that_agree_give_the_last_and_others_their_mean() {

@@ -6,8 +6,8 @@
 //! parallelism by the number of steps; the rule here is the uncapped one of all later code.
 
 use crate::error::Result;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, passing};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, passing};
 use crate::strategy::{Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -46,7 +46,7 @@ impl Strategy for Threshold {
 #[cfg(test)]
 mod tests {
     use crate::strategy::Stop;
-    use crate::strategy::testing::chosen;
+    use crate::testing::chosen;
 
     #[test]
     fn exactly_the_threshold_passes_and_the_best_comes_first() {

@@ -19,9 +19,9 @@ use demask_kernels::softmax_stats;
 use crate::canvas::{Canvas, Cell};
 use crate::error::Result;
 use crate::marginals::LogitRows;
-use crate::strategy::registry::{Cost, Entry, Kind, Param};
-use crate::strategy::rule::{Confidence, SCORE, passing};
-use crate::strategy::{Needs, Selection, Step, Stop, Strategy, top_k};
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rule::{Confidence, SCORE, passing, top_k};
+use crate::strategy::{Needs, Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "wino",
@@ -124,7 +124,7 @@ impl Wino {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::testing::{EOS, Scene, build, logs, verify};
+    use crate::testing::{EOS, Scene, build, logs, verify};
 
     #[test]
     fn a_draft_exceeds_its_threshold_or_is_the_leftmost_best() {

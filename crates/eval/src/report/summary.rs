@@ -358,7 +358,7 @@ pub fn is_one_token_entropy(strategy: &StrategySpec) -> bool {
         && strategy
             .given()
             .iter()
-            .all(|(key, value)| *key == "k" && value == "1" || !["k", "steps"].contains(key))
+            .all(|(key, value)| key == "k" && value == "1" || !["k", "steps"].contains(&key.as_str()))
 }
 
 #[cfg(test)]

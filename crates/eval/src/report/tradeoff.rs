@@ -267,7 +267,7 @@ fn closed(corners: &[(i32, i32)]) -> Vec<(i32, i32)> {
 fn shades(points: &[&Point]) -> Vec<f64> {
     let threshold = |point: &Point| {
         let given: BTreeMap<&str, &str> =
-            point.strategy.given().iter().map(|(k, v)| (*k, v.as_str())).collect();
+            point.strategy.given().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         CONFIDENCE.iter().find_map(|key| given.get(key)?.parse::<f64>().ok())
     };
     let all: Vec<Option<f64>> = points.iter().map(|p| threshold(p)).collect();

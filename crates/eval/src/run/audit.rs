@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use demask_decode::audit::Audit;
-use demask_decode::strategy::{self, Cost};
+use demask_decode::registry::Cost;
 use demask_decode::{CacheSpec, Canvas, Decoder, StrategySpec, cache};
 use demask_engine::{Decoding, Model, counted};
 
@@ -38,8 +38,14 @@ pub struct Audited {
 /// Every strategy with `only` in its name that this model can use, with every cache, with and without blocks.
 pub fn combinations(model: &Model, only: Option<&str>, block: usize) -> Result<Vec<Combination>> {
     let mut all = Vec::new();
-    for entry in strategy::ALL.iter().filter(|entry| only.is_none_or(|word| entry.name.contains(word))) {
-        let mut strategy: StrategySpec = entry.name.parse()?;
+    for entry in model
+        .context()
+        .registry
+        .entries()
+        .iter()
+        .filter(|entry| only.is_none_or(|word| entry.name.contains(word)))
+    {
+        let mut strategy = model.parse_strategy(entry.name)?;
         if entry.cost == Cost::Predictor && model.predictor().is_none() {
             strategy = strategy.with("dependency", "oracle")?;
         }

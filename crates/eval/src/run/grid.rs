@@ -57,7 +57,7 @@ impl Grid {
             };
             let mut specs = vec![spec(strategy)?];
             // In the order the strategy lists its parameters, so that a configuration has one spelling.
-            let params = specs[0].entry().params;
+            let params = specs[0].params();
             let place = |key: &str| params.iter().position(|p| p.key == key);
             let values = |key: &str| key != "strategy" && key != "label";
             let mut lists: Vec<_> = table.iter().filter(|(key, _)| values(key)).collect();

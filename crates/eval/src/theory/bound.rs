@@ -16,7 +16,7 @@ mod report;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use demask_decode::strategy::Context;
+use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, Job, Observer, Options, StepRecord, StrategySpec};
 use demask_model::Backbone;
 

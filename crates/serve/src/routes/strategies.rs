@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use demask_decode::strategy::{self, Entry, Kind, Param};
+use demask_decode::registry::{Entry, Kind, Param};
 use serde_json::{Value, json};
 
 use crate::Server;
 
 /// The table of decoders.
 pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
-    let data: Vec<Value> = strategy::ALL.iter().map(|entry| describe(&server, entry)).collect();
+    let entries = server.served.model.context().registry.entries();
+    let data: Vec<Value> = entries.iter().map(|entry| describe(&server, entry)).collect();
     Json(json!({ "object": "list", "data": data }))
 }
 
 fn describe(server: &Server, entry: &Entry) -> Value {
-    let spec = entry.name.parse::<demask_decode::StrategySpec>();
-    let available = spec.is_ok_and(|spec| spec.build(server.served.model.context()).is_ok());
+    let context = server.served.model.context();
+    let available = context.registry.parse(entry.name).is_ok_and(|spec| spec.build(context).is_ok());
     json!({
         "id": entry.name,
         "object": "strategy",
@@ -41,7 +42,7 @@ fn param(param: &Param) -> Value {
             value["low"] = low.into();
             value["high"] = if high.is_finite() { high.into() } else { Value::Null };
         }
-        Kind::Choice(words) => {
+        Kind::Choice(words) | Kind::Open(words) => {
             value["kind"] = "choice".into();
             value["words"] = words.into();
         }

@@ -33,11 +33,7 @@ impl<'a> Examples<'a> {
         backbone: Option<&'a dyn Backbone>,
         window: usize,
     ) -> Result<Self> {
-        let stored = cache.header().settings.hidden;
-        let stored = match row {
-            HiddenRow::I => stored.has_i(),
-            HiddenRow::IMinusOne => stored.has_i_minus_one(),
-        };
+        let stored = cache.header().settings.hidden.has(row);
         let columns = Columns {
             tokens: !stored,
             dependency: true,

@@ -232,10 +232,7 @@ impl Fit<'_> {
         }
         let predicted = pairs.concat();
         let mut report = Report::new(&baselines, &plan.held, &predicted);
-        report.hidden_row = match self.row {
-            HiddenRow::I => "i".to_owned(),
-            HiddenRow::IMinusOne => "i-1".to_owned(),
-        };
+        report.hidden_row = self.row.to_string();
         (report.validation_mse, report.best_step, report.steps) = (*mse, *step, plan.steps);
         report.training_examples = plan.split.training.len();
         report.write(self.folder, curve)?;

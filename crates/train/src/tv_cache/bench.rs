@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use demask_decode::probe::BackboneProbe;
+use demask_decode::probe::{BackboneProbe, Probe, Question};
 use demask_decode::rng::{Purpose, Rng};
-use demask_decode::strategy::{Probe, Question};
 use demask_model::Backbone;
 
 use super::format::Writer;

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use demask_model::HiddenRow;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, FloatType, Int32Type};
 use parquet::errors::{ParquetError, Result};
@@ -40,10 +41,10 @@ pub(super) fn schema(hidden: HiddenRows) -> Result<Type> {
     text += &format!("required int32 {PROMPT};\n");
     text += &[TOKENS, POSITIONS, REVEALED].map(list).concat();
     text += &matrix(DEPENDENCY);
-    if hidden.has_i() {
+    if hidden.has(HiddenRow::I) {
         text += &matrix(HIDDEN_I);
     }
-    if hidden.has_i_minus_one() {
+    if hidden.has(HiddenRow::IMinusOne) {
         text += &matrix(HIDDEN_I_MINUS_1);
     }
     parse_message_type(&(text + "}"))
@@ -68,10 +69,10 @@ pub(super) fn write<W: Write + Send>(
     lists(&mut group, rows, |row| row.positions.iter().map(|&p| p as i32).collect())?;
     lists(&mut group, rows, |row| row.revealed.iter().map(|&t| t as i32).collect())?;
     matrices(&mut group, rows, |row| Some(&row.dependency))?;
-    if hidden.has_i() {
+    if hidden.has(HiddenRow::I) {
         matrices(&mut group, rows, |row| row.hidden_i.as_ref())?;
     }
-    if hidden.has_i_minus_one() {
+    if hidden.has(HiddenRow::IMinusOne) {
         matrices(&mut group, rows, |row| row.hidden_i_minus_1.as_ref())?;
     }
     group.close()?;

@@ -85,11 +85,10 @@ impl<'a> Masking<'a> {
         let mut canvas = tokens.to_vec();
         mask.positions.iter().for_each(|&position| canvas[position] = mask_id);
         let mut rows = Vec::new();
-        if settings.hidden.has_i() {
-            rows.extend(mask.positions.iter().map(|&p| HiddenRow::I.of(p)));
-        }
-        if settings.hidden.has_i_minus_one() {
-            rows.extend(mask.positions.iter().map(|&p| HiddenRow::IMinusOne.of(p)));
+        for row in [HiddenRow::I, HiddenRow::IMinusOne] {
+            if settings.hidden.has(row) {
+                rows.extend(mask.positions.iter().map(|&p| row.of(p)));
+            }
         }
         rows.sort_unstable();
         rows.dedup();
@@ -190,7 +189,11 @@ fn example(
         positions: task.mask.positions.clone(),
         revealed: revealed.to_vec(),
         dependency: Numbers::new(Stored::F16, dependency.data()),
-        hidden_i: if settings.hidden.has_i() { gather(HiddenRow::I) } else { None },
-        hidden_i_minus_1: if settings.hidden.has_i_minus_one() { gather(HiddenRow::IMinusOne) } else { None },
+        hidden_i: if settings.hidden.has(HiddenRow::I) { gather(HiddenRow::I) } else { None },
+        hidden_i_minus_1: if settings.hidden.has(HiddenRow::IMinusOne) {
+            gather(HiddenRow::IMinusOne)
+        } else {
+            None
+        },
     }
 }

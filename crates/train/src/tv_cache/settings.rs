@@ -1,5 +1,6 @@
 //! What a TV cache is made with. Everything here shapes the rows, so it is recorded with them.
 
+use demask_model::HiddenRow;
 use serde::{Deserialize, Serialize};
 
 use super::format::Stored;
@@ -22,14 +23,12 @@ pub enum HiddenRows {
 }
 
 impl HiddenRows {
-    /// Whether rows `i` are stored.
-    pub fn has_i(self) -> bool {
-        matches!(self, Self::I | Self::Both)
-    }
-
-    /// Whether rows `i-1` are stored.
-    pub fn has_i_minus_one(self) -> bool {
-        matches!(self, Self::IMinusOne | Self::Both)
+    /// Whether these rows are stored.
+    pub fn has(self, row: HiddenRow) -> bool {
+        match row {
+            HiddenRow::I => matches!(self, Self::I | Self::Both),
+            HiddenRow::IMinusOne => matches!(self, Self::IMinusOne | Self::Both),
+        }
     }
 }
 

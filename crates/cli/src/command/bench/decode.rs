@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use demask::counted;
+use demask::decode::registry::Context;
 use demask::decode::rng::{Purpose, Rng};
-use demask::decode::strategy::Context;
 use demask::decode::trace::Seconds;
 use demask::decode::{
     CacheSpec, Canvas, Decoder, EosPolicy, Job, Observer, Options, StepRecord, StrategySpec, Suppression,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use anyhow::{Result, anyhow};
 use demask::decode::dependency::{Dependency, Metadata, Mix, Predictor};
-use demask::decode::strategy::greedy::{Start, Thresholds, greedy_subset};
+use demask::decode::rule::{Start, Thresholds, greedy_subset};
 use demask::model::{HiddenRow, Rows};
 use demask::plot::{Mark, Series};
 

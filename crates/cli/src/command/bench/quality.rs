@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use demask::decode::probe::BackboneProbe;
-use demask::decode::strategy::{Context, Probe as _, Question};
+use demask::decode::probe::{BackboneProbe, Probe as _, Question};
+use demask::decode::registry::Context;
 use demask::decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
 use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_i8, softmax_stats, total_variation};
 use demask::model::checkpoint::Dtype;
@@ -166,7 +166,7 @@ fn decoded(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<u32>>>
             .map(|r| {
                 let canvas = Canvas::generate(&r.prompt, r.response.len(), &model.spec().ids)?;
                 let observers = Box::new(Observers::default());
-                Job::new(canvas, &strategy, &Context { predictor: None }, Options::default(), observers)
+                Job::new(canvas, &strategy, &Context::default(), Options::default(), observers)
             })
             .collect::<Result<Vec<_>, _>>()?;
         Decoder::new(model).run(&mut jobs)?;

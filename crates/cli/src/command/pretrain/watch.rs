@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use demask::decode::strategy::Context;
+use demask::decode::registry::Context;
 use demask::decode::{Canvas, Decoder, Job, Options, StrategySpec};
 use demask::eval::task::{self, Problem, Task};
 use demask::model::text::{ChatTemplate, Tokenizer};

@@ -2,9 +2,8 @@
 //!
 //! Invariant: a chain's draws are a function of (seed, prompt, step, chain), whatever the batch.
 
-use demask_decode::probe::BackboneProbe;
+use demask_decode::probe::{BackboneProbe, Probe, Question};
 use demask_decode::rng::{Purpose, Rng};
-use demask_decode::strategy::{Probe, Question};
 use demask_model::Backbone;
 
 use super::{BoundSettings, Selected};

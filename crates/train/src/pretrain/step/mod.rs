@@ -41,7 +41,7 @@ pub fn gradient(spec: &Spec, layout: &Layout, device: &Device) -> Result<Box<dyn
 mod tests {
     use super::*;
     use crate::pretrain::batch::Batches;
-    use crate::pretrain::config::{Config, Objective, tests::SMALL};
+    use crate::pretrain::config::{Config, Objective, Stage, tests::SMALL};
     use crate::pretrain::tests::{Sums, spec};
 
     /// Largest difference, relative to the largest entry of each tensor.
@@ -67,7 +67,8 @@ mod tests {
             let mut autograd = Autograd::new(&spec, &layout, &Device::Cpu).unwrap();
             let mut fused = Fused::new(&spec, &layout);
             for objective in [Objective::Autoregressive, Objective::Diffusion] {
-                let batch = Batches::new(&spec, &config.data, 5, 90).at(&mut Sums, 11, objective).unwrap();
+                let stage = Stage { objective, prompt: 0.0, ..config.stage[0].clone() };
+                let batch = Batches::new(&spec, &config.data, 5, 90).at(&mut Sums, 11, &stage).unwrap();
                 assert!(batch.parts.len() > 1);
                 let (mut a, mut b) = (vec![0.0; layout.len()], vec![0.0; layout.len()]);
                 for part in &batch.parts {

@@ -1,34 +1,45 @@
 //! How many tokens a step unmasks, for strategies that rank positions.
 
 use crate::error::{Error, Result};
-use crate::strategy::Step;
-use crate::strategy::registry::{Kind, Param};
-use crate::strategy::spec::Values;
+use crate::registry::{Kind, Param, Values};
+use crate::rule::top_k;
+use crate::strategy::{Selection, Step, Stop};
 
 /// A fixed number of tokens a step.
-pub(super) const TOKENS_PER_STEP: Param =
+pub const TOKENS_PER_STEP: Param =
     Param { key: "k", default: "", kind: Kind::Count, help: "tokens per step (1 if steps is not given)" };
 
 /// LLaDA's schedule instead of a fixed number.
-pub(super) const EVEN_STEPS: Param = Param {
+pub const EVEN_STEPS: Param = Param {
     key: "steps",
     default: "",
     kind: Kind::Count,
     help: "forward passes for the whole response, shared out evenly, instead of k",
 };
 
-/// The schedule of a strategy with [`TOKENS_PER_STEP`] and [`EVEN_STEPS`].
-pub(super) fn even(values: &Values<'_>) -> Result<Schedule> {
-    match (values.count("k"), values.count("steps")) {
-        (Some(k), Some(_)) => Err(Error::BadValue {
-            what: format!("{}:k", values.name()),
-            value: k.to_string(),
-            why: "give k (tokens per step) or steps (passes in all), not both".into(),
-        }),
-        (k, None) => Ok(Schedule::Fixed(k.unwrap_or(1))),
-        (None, Some(steps)) => Ok(Schedule::Even { steps }),
-    }
-}
+/// Dream's schedule instead of a fixed number.
+pub const TIMESTEPS: Param = Param {
+    key: "steps",
+    default: "",
+    kind: Kind::Count,
+    help: "forward passes for the whole response (Dream's timestep schedule) instead of k",
+};
+
+/// Which of the two schedules `steps` means.
+pub const SHARING: Param = Param {
+    key: "schedule",
+    default: "timestep",
+    kind: Kind::Choice(&["timestep", "even"]),
+    help: "how steps are shared out: Dream's timestep or LLaDA's even",
+};
+
+/// Where Dream's time axis ends.
+pub const EPS: Param = Param {
+    key: "eps",
+    default: "0.001",
+    kind: Kind::Number(0.0, 0.5),
+    help: "end of the timestep schedule",
+};
 
 /// Transfer counts per step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,6 +62,30 @@ pub enum Schedule {
 }
 
 impl Schedule {
+    /// As the parameters say: `k` tokens per step, or `steps` passes in all, shared out as [`SHARING`] says where a
+    /// strategy has it and evenly otherwise.
+    pub fn of(values: &Values<'_>) -> Result<Self> {
+        match (values.count("k"), values.count("steps")) {
+            (Some(k), Some(_)) => Err(Error::BadValue {
+                what: format!("{}:k", values.name()),
+                value: k.to_string(),
+                why: "give k (tokens per step) or steps (passes in all), not both".into(),
+            }),
+            (k, None) => Ok(Self::Fixed(k.unwrap_or(1))),
+            (None, Some(steps)) if values.text("schedule") == "timestep" => {
+                Ok(Self::Timestep { steps, eps: values.number("eps") })
+            }
+            (None, Some(steps)) => Ok(Self::Even { steps }),
+        }
+    }
+
+    /// The best positions by score, as many as this step takes.
+    pub fn best(&self, step: &Step<'_>, scores: &[f32]) -> Selection {
+        let chosen = top_k(scores, self.count(step));
+        let stop = if chosen.len() == scores.len() { Stop::AllTaken } else { Stop::Count };
+        Selection { chosen, stop: Some(stop), ..Selection::default() }
+    }
+
     /// Whether this is the last step of the block. With a fixed number per step there is none: the
     /// block ends when its masks do.
     pub fn is_last(&self, step: &Step<'_>) -> bool {
@@ -81,7 +116,7 @@ impl Schedule {
 }
 
 /// Dream's transfer ratio between two neighbouring times, in f32 as `linspace` computes it.
-pub(crate) fn timestep_ratio(step: usize, steps: usize, eps: f64) -> f64 {
+pub fn timestep_ratio(step: usize, steps: usize, eps: f64) -> f64 {
     if step + 1 >= steps {
         return 1.0;
     }

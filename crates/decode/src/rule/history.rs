@@ -11,13 +11,13 @@ use crate::marginals::LogitRows;
 const SMOOTHING: f64 = 1e-12;
 
 /// Per position: the previous distribution and the last few divergences.
-#[derive(Default)]
-pub(super) struct History {
+#[derive(Debug, Default)]
+pub struct History {
     length: usize,
     positions: HashMap<usize, Entry>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Entry {
     previous: Vec<f32>,
     divergences: VecDeque<f64>,
@@ -25,13 +25,13 @@ struct Entry {
 
 impl History {
     /// Keeps the last `length` divergences.
-    pub(super) fn new(length: usize) -> Self {
+    pub fn new(length: usize) -> Self {
         Self { length, positions: HashMap::new() }
     }
 
     /// Takes the distributions of this pass. Before the first pass the previous distribution is all
     /// zeros, as in the reference code, so the first divergence is large.
-    pub(super) fn push(&mut self, mut rows: LogitRows<'_>) {
+    pub fn push(&mut self, mut rows: LogitRows<'_>) {
         let length = self.length;
         let mut work: Vec<(usize, &mut [f32], Entry)> = Vec::with_capacity(rows.positions.len());
         for (position, row) in rows.iter_mut() {
@@ -48,19 +48,19 @@ impl History {
     }
 
     /// Whether the last `length` divergences at a position all lie below `threshold`.
-    pub(super) fn is_stable(&self, position: usize, threshold: f64) -> bool {
+    pub fn is_stable(&self, position: usize, threshold: f64) -> bool {
         let stable =
             |e: &Entry| e.divergences.len() == self.length && e.divergences.iter().all(|&d| d < threshold);
         self.positions.get(&position).is_some_and(stable)
     }
 
     /// The latest divergence at a position.
-    pub(super) fn latest(&self, position: usize) -> f64 {
+    pub fn latest(&self, position: usize) -> f64 {
         self.positions.get(&position).and_then(|e| e.divergences.back().copied()).unwrap_or(f64::INFINITY)
     }
 
     /// Forgets positions that are no longer masked.
-    pub(super) fn retain(&mut self, masked: &[usize]) {
+    pub fn retain(&mut self, masked: &[usize]) {
         self.positions.retain(|p, _| masked.binary_search(p).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::strategy::Step;
 
 /// The attention a strategy asked for.
-pub(super) fn attention<'a>(step: &Step<'a>, strategy: &str) -> Result<&'a Rows> {
+pub fn attention<'a>(step: &Step<'a>, strategy: &str) -> Result<&'a Rows> {
     let length = step.canvas.tokens().len();
     step.attention.filter(|a| a.width == length && a.len() == length).ok_or_else(|| Error::Missing {
         strategy: strategy.into(),
@@ -15,7 +15,7 @@ pub(super) fn attention<'a>(step: &Step<'a>, strategy: &str) -> Result<&'a Rows>
 }
 
 /// Greedy independent set: visits `order` and keeps what has no edge to anything kept.
-pub(super) fn independent(order: &[usize], edge: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+pub fn independent(order: &[usize], edge: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut kept: Vec<usize> = Vec::new();
     for &i in order {
         if !kept.iter().any(|&j| edge(i, j)) {

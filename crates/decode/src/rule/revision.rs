@@ -9,16 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::canvas::Cell;
 use crate::dependency::Dependency;
-use crate::strategy::{Step, top_k};
+use crate::rule::top_k;
+use crate::strategy::Step;
 
 /// How far the context of each committed token of the block has moved.
-pub(super) struct Revision {
+#[derive(Debug)]
+pub struct Revision {
     limit: f32,
     committed: BTreeMap<usize, Token>,
     /// Positions that went back already.
     revised: BTreeSet<usize>,
 }
 
+#[derive(Debug)]
 struct Token {
     /// Its dependency on what was masked when it was committed.
     on: BTreeMap<usize, f32>,
@@ -28,17 +31,12 @@ struct Token {
 
 impl Revision {
     /// Tokens go back when their context moved by more than `limit`.
-    pub(super) fn new(limit: f32) -> Self {
+    pub fn new(limit: f32) -> Self {
         Self { limit, committed: BTreeMap::new(), revised: BTreeSet::new() }
     }
 
     /// Notes that `chosen` are committed; returns positions to mask again, those that moved most first.
-    pub(super) fn commit(
-        &mut self,
-        step: &Step<'_>,
-        dependency: &Dependency,
-        chosen: &[usize],
-    ) -> Vec<usize> {
+    pub fn commit(&mut self, step: &Step<'_>, dependency: &Dependency, chosen: &[usize]) -> Vec<usize> {
         if step.block.step == 0 {
             self.committed.clear();
             self.revised.clear();
@@ -83,7 +81,7 @@ impl Revision {
 mod tests {
     use super::*;
     use crate::rng::Rng;
-    use crate::strategy::testing::{EOS, Scene, Silent};
+    use crate::testing::{EOS, Scene, Silent};
 
     /// Commits `chosen` (indices into the masks) with a matrix in which everything depends on position `p` by
     /// `on(p)`; returns what goes back and keeps the scene in step.

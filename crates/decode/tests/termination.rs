@@ -4,15 +4,15 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use demask_decode::audit::Audit;
+use demask_decode::cache::{self, Caches};
+use demask_decode::registry::{Context, Kind, Strategies};
+use demask_decode::rng::{Purpose, Rng};
+use demask_decode::spelling::{Family, Listed, Spelled};
+use demask_decode::strategy::ALL;
+use demask_decode::{Canvas, Decoder, EosPolicy, Job, Observer, Options, Sampling, StepRecord};
 use demask_model::{Backbone, Pass, Query, Rows, Spec, Tabular};
 use proptest::prelude::*;
-
-use crate::audit::Audit;
-use crate::cache::{self, Caches};
-use crate::rng::{Purpose, Rng};
-use crate::spelling::{Listed, Spelled, Table};
-use crate::strategy::{ALL, Context, Kind, Strategies};
-use crate::{Canvas, Decoder, EosPolicy, Job, Observer, Options, Sampling, StepRecord};
 
 /// A joint whose symbol 0 ends the sequence, with made-up attention that depends on the canvas.
 struct Attentive {
@@ -70,8 +70,8 @@ impl Backbone for Attentive {
 }
 
 /// The name with random parameters.
-fn spelled<T: Table>(entry: &T::Entry, rng: Rng) -> Spelled<T> {
-    let mut spec: Spelled<T> = entry.name().parse().unwrap();
+fn spelled<F: Family>(entry: &F::Entry, rng: Rng) -> Spelled<F> {
+    let mut spec: Spelled<F> = entry.name().parse().unwrap();
     for (index, param) in entry.params().iter().enumerate() {
         let draw = |purpose| rng.uniform(purpose, 1, index as u64);
         let conflict = param.key == "steps" && spec.given().iter().any(|g| g.0 == "k");
@@ -83,7 +83,7 @@ fn spelled<T: Table>(entry: &T::Entry, rng: Rng) -> Spelled<T> {
             Kind::Count => (1.0 + u * 5.0).floor().to_string(),
             Kind::Whole => (u * 5.0).floor().to_string(),
             Kind::Number(low, high) => (low + u * (high.min(1.0) - low)).to_string(),
-            Kind::Choice(words) => words[(u * words.len() as f64) as usize].to_owned(),
+            Kind::Choice(words) | Kind::Open(words) => words[(u * words.len() as f64) as usize].to_owned(),
         };
         spec = spec.with(param.key, value).unwrap();
     }

@@ -6,36 +6,39 @@ use demask_model::{Rows, SpecialIds};
 use crate::canvas::{Canvas, Cell, EosPolicy, Pick};
 use crate::error::Result;
 use crate::marginals::{LogitRows, Marginal};
+use crate::probe::{Probe, Question};
+use crate::registry::{Context, StrategySpec};
 use crate::rng::Rng;
 use crate::sampler::Candidate;
-use crate::strategy::{BlockStep, Context, Probe, Question, Selection, Step, Stop, Strategy, StrategySpec};
+use crate::strategy::{BlockStep, Selection, Step, Stop, Strategy};
+use crate::trace::{Commit, Seconds, StepRecord};
 
 /// The mask of every scene.
-pub(super) const MASK: u32 = 90;
+pub(crate) const MASK: u32 = 90;
 /// The end of sequence of every scene.
-pub(super) const EOS: u32 = 91;
+pub(crate) const EOS: u32 = 91;
 
 /// One step: a prompt token at position 0, then a response.
-pub(super) struct Scene {
-    pub(super) canvas: Canvas,
+pub(crate) struct Scene {
+    pub(crate) canvas: Canvas,
     /// Of the masked positions, in order.
-    pub(super) marginals: Vec<Marginal>,
-    pub(super) attention: Option<Rows>,
-    pub(super) block: BlockStep,
-    pub(super) index: usize,
-    pub(super) seed: u64,
+    pub(crate) marginals: Vec<Marginal>,
+    pub(crate) attention: Option<Rows>,
+    pub(crate) block: BlockStep,
+    pub(crate) index: usize,
+    pub(crate) seed: u64,
 }
 
 impl Scene {
     /// Masks at positions 1, 2, … with these top-1 probabilities; entropy is one minus that.
-    pub(super) fn new(confidence: &[f32]) -> Self {
+    pub(crate) fn new(confidence: &[f32]) -> Self {
         let ids = SpecialIds { mask: MASK, eos: vec![EOS], pad: None, bos: None };
         let canvas = Canvas::generate(&[5], confidence.len(), &ids).unwrap();
         Self::on(canvas, confidence)
     }
 
     /// As [`Self::new`], where `None` is a token that was given.
-    pub(super) fn gaps(cells: &[Option<f32>]) -> Self {
+    pub(crate) fn gaps(cells: &[Option<f32>]) -> Self {
         let ids = SpecialIds { mask: MASK, eos: vec![EOS], pad: None, bos: None };
         let tokens = cells.iter().map(|c| if c.is_some() { MASK } else { 7 });
         let tokens: Vec<u32> = std::iter::once(5).chain(tokens).collect();
@@ -50,7 +53,7 @@ impl Scene {
     }
 
     /// The same masks with these entropies.
-    pub(super) fn entropies(mut self, entropies: &[f32]) -> Self {
+    pub(crate) fn entropies(mut self, entropies: &[f32]) -> Self {
         for (marginal, &entropy) in self.marginals.iter_mut().zip(entropies) {
             marginal.raw.entropy = entropy;
         }
@@ -58,16 +61,16 @@ impl Scene {
     }
 
     /// Mean attention, one row per query of the whole canvas.
-    pub(super) fn attending(mut self, rows: &[&[f32]]) -> Self {
+    pub(crate) fn attending(mut self, rows: &[&[f32]]) -> Self {
         self.attention = Some(Rows { data: rows.concat(), width: rows.len() });
         self
     }
 
-    pub(super) fn masked(&self) -> Vec<usize> {
+    pub(crate) fn masked(&self) -> Vec<usize> {
         self.canvas.masked(self.canvas.response())
     }
 
-    pub(super) fn try_select(&self, strategy: &mut dyn Strategy, probe: &dyn Probe) -> Result<Selection> {
+    pub(crate) fn try_select(&self, strategy: &mut dyn Strategy, probe: &dyn Probe) -> Result<Selection> {
         strategy.select(&Step {
             index: self.index,
             block: self.block,
@@ -81,13 +84,13 @@ impl Scene {
         })
     }
 
-    pub(super) fn select(&self, strategy: &mut dyn Strategy) -> Selection {
+    pub(crate) fn select(&self, strategy: &mut dyn Strategy) -> Selection {
         self.try_select(strategy, &Silent).unwrap()
     }
 
     /// Selects, commits what was chosen (token 7 everywhere), masks again what is to be, and goes to
     /// the next step with these confidences of the masks that are left.
-    pub(super) fn advance(&mut self, strategy: &mut dyn Strategy, next: &[f32]) -> Selection {
+    pub(crate) fn advance(&mut self, strategy: &mut dyn Strategy, next: &[f32]) -> Selection {
         let selection = self.select(strategy);
         let masked = self.masked();
         let pick =
@@ -104,7 +107,7 @@ impl Scene {
     }
 
     /// Commits a token by hand.
-    pub(super) fn commit(&mut self, position: usize, token: u32, confidence: f32) {
+    pub(crate) fn commit(&mut self, position: usize, token: u32, confidence: f32) {
         let masked = self.masked();
         let index = masked.iter().position(|&p| p == position).unwrap();
         let response = self.canvas.response();
@@ -115,25 +118,25 @@ impl Scene {
 }
 
 /// Top-1 probability and entropy; the best token is 7 and is the sampler's candidate.
-pub(super) fn marginal(top1: f32, entropy: f32) -> Marginal {
+pub(crate) fn marginal(top1: f32, entropy: f32) -> Marginal {
     let raw = SoftmaxStats { max: 0.0, logsumexp: 0.0, argmax: 7, top1, top2: 0.0, entropy };
     let candidate = Candidate { token: 7, probability: top1, raw: top1, top1, margin: top1, entropy };
     Marginal { raw, candidate }
 }
 
 /// A strategy from its spelling.
-pub(super) fn build(text: &str) -> Box<dyn Strategy> {
+pub(crate) fn build(text: &str) -> Box<dyn Strategy> {
     text.parse::<StrategySpec>().unwrap().build(&Context::default()).unwrap()
 }
 
 /// What a fresh strategy chooses among masks of these confidences, and why no more.
-pub(super) fn chosen(text: &str, confidence: &[f32]) -> (Vec<usize>, Stop) {
+pub(crate) fn chosen(text: &str, confidence: &[f32]) -> (Vec<usize>, Stop) {
     let selection = Scene::new(confidence).select(&mut *build(text));
     (selection.chosen, selection.stop.unwrap())
 }
 
 /// Shows a strategy the logits of positions, one row each; returns what it made of them.
-pub(super) fn feed(strategy: &mut dyn Strategy, step: usize, rows: &[(usize, &[f32])]) -> Vec<Vec<f32>> {
+pub(crate) fn feed(strategy: &mut dyn Strategy, step: usize, rows: &[(usize, &[f32])]) -> Vec<Vec<f32>> {
     let positions: Vec<usize> = rows.iter().map(|r| r.0).collect();
     let mut logits: Vec<f32> = rows.iter().flat_map(|r| r.1.iter().copied()).collect();
     let vocab = logits.len() / rows.len();
@@ -142,17 +145,17 @@ pub(super) fn feed(strategy: &mut dyn Strategy, step: usize, rows: &[(usize, &[f
 }
 
 /// Shows a strategy what the model would say at a committed position without its token.
-pub(super) fn verify(strategy: &mut dyn Strategy, canvas: &Canvas, position: usize, row: &[f32]) {
+pub(crate) fn verify(strategy: &mut dyn Strategy, canvas: &Canvas, position: usize, row: &[f32]) {
     strategy.on_verify(canvas, LogitRows { positions: &[position], logits: &mut row.to_vec() });
 }
 
 /// Logits of these probabilities.
-pub(super) fn logs(probabilities: &[f32]) -> Vec<f32> {
+pub(crate) fn logs(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
 
 /// A probe that must not be asked; its vocabulary has 100 words.
-pub(super) struct Silent;
+pub(crate) struct Silent;
 
 impl Probe for Silent {
     fn ask_each(
@@ -165,5 +168,31 @@ impl Probe for Silent {
 
     fn vocab(&self) -> usize {
         100
+    }
+}
+
+/// A record of these commits, fills and remasks.
+pub(crate) fn record(
+    step: usize,
+    commits: &[(usize, u32)],
+    filled: &[usize],
+    remasked: &[usize],
+) -> StepRecord {
+    let commit =
+        |&(position, token): &(usize, u32)| Commit { position, token, confidence: 0.9, probability: 0.9 };
+    StepRecord {
+        step,
+        block: 0,
+        masked: 3,
+        commits: commits.iter().map(commit).collect(),
+        filled: filled.to_vec(),
+        remasked: remasked.to_vec(),
+        stop: None,
+        budget: None,
+        dependency: None,
+        forwards: 1,
+        computed_rows: 2,
+        rows: vec![(0, 2)],
+        seconds: Seconds::default(),
     }
 }

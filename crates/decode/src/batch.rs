@@ -1,0 +1,187 @@
+//! How canvases share passes and threads: at most a budget of rows at a time, groups per thread where the model is
+//! small, one product with the head for several canvases, and reading and selecting side by side.
+//!
+//! Invariant: none of it changes a number; only which numbers are computed together.
+
+use demask_kernels::{least_run, on_this_thread, threads};
+use demask_model::{Backbone, Pass, Query, Rows};
+use rayon::prelude::*;
+
+use crate::clock::{StepCost, Stopwatch, shared};
+use crate::error::Result;
+use crate::job::Job;
+use crate::plan::Plan;
+
+/// Rows of the backbone computed at once; bounds the memory of activations.
+pub const ROW_BUDGET: usize = 8192;
+/// Logits that may be kept to be made by one product for several canvases.
+const READY_LOGITS: usize = 1 << 22;
+
+/// How many of the first things fit a budget by their sizes; at least one.
+pub fn fitting(sizes: impl IntoIterator<Item = usize>, budget: usize) -> usize {
+    let mut sum = 0;
+    let fits = sizes.into_iter().take_while(|size| {
+        sum += size;
+        sum <= budget
+    });
+    fits.count().max(1)
+}
+
+/// Works on the canvases in order, as many at a time as fit the row budget.
+pub(crate) fn within_budget(
+    jobs: &mut [&mut Job],
+    mut work: impl FnMut(&mut [&mut Job]) -> Result<()>,
+) -> Result<()> {
+    let mut rest = jobs;
+    while !rest.is_empty() {
+        let count = fitting(rest.iter().map(|j| j.canvas().tokens().len()), ROW_BUDGET);
+        let (some, later) = rest.split_at_mut(count);
+        work(some)?;
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Works in groups of about `rows` rows, a thread each, told how many run at the same time: what a group computes stays
+/// in its thread's cache.
+pub(crate) fn in_groups(
+    jobs: &mut [&mut Job],
+    rows: usize,
+    work: impl Fn(&mut [&mut Job], usize) -> Result<()> + Sync,
+) -> Result<()> {
+    let groups = groups(jobs, rows, threads());
+    let beside = groups.len().min(threads());
+    let groups = groups.into_par_iter().with_max_len(1);
+    let work = groups.map(|group| on_this_thread(|| work(group, beside)));
+    // Every group is worked on, whatever becomes of the others.
+    work.collect::<Vec<Result<()>>>().into_iter().collect()
+}
+
+/// Cuts jobs into groups of about `rows` rows and of about one size, as many as keep all threads busy to the end.
+fn groups<'j, 'a>(jobs: &'j mut [&'a mut Job], rows: usize, threads: usize) -> Vec<&'j mut [&'a mut Job]> {
+    let total: usize = jobs.iter().map(|job| job.canvas().tokens().len()).sum();
+    let count = total.div_ceil(rows.max(1)).next_multiple_of(threads.max(1));
+    let (mut groups, mut rest, mut before) = (Vec::with_capacity(count), jobs, 0);
+    // A canvas belongs to the group in which its middle lies when all are laid end to end.
+    let mut group_of = |job: &Job| {
+        let length = job.canvas().tokens().len();
+        before += length;
+        (2 * before - length) * count / (2 * total).max(1)
+    };
+    let places: Vec<usize> = rest.iter().map(|job| group_of(job)).collect();
+    for group in places.chunk_by(|a, b| a == b) {
+        let (own, later) = rest.split_at_mut(group.len());
+        groups.push(own);
+        rest = later;
+    }
+    groups
+}
+
+/// What the backbone gave for a batch.
+pub(crate) struct Passes {
+    each: Vec<(Pass, Option<Pass>, StepCost)>,
+    /// Logits of everything that is predicted, where one product made them for all canvases.
+    logits: Option<Vec<f32>>,
+    vocab: usize,
+}
+
+/// What the backbone gave for one canvas.
+pub(crate) struct Output<'a> {
+    pub(crate) pass: Pass,
+    /// The unconditional pass, where guidance asks for it.
+    pub(crate) guide: Option<Pass>,
+    /// Logits of what the canvas predicts, where they are made already.
+    pub(crate) logits: Option<&'a mut [f32]>,
+    pub(crate) cost: StepCost,
+}
+
+/// One forward pass over all canvases, and their logits where one product makes them for all; `beside` such groups are
+/// computed at the same time.
+pub(crate) fn forward(
+    backbone: &dyn Backbone,
+    jobs: &mut [&mut Job],
+    plans: &[Plan],
+    beside: usize,
+) -> Result<Passes> {
+    let watch = Stopwatch::start();
+    let queries = jobs.iter_mut().zip(plans).flat_map(|(job, plan)| plan.queries(job));
+    let mut batch: Vec<Query<'_>> = queries.collect();
+    let mut passes = backbone.forward(&mut batch)?.into_iter();
+    drop(batch);
+    let forward = shared(watch, beside, plans.iter().map(|p| p.rows.len()).sum());
+    let each = plans.iter().map(|plan| {
+        let pass = passes.next().unwrap_or_default();
+        (pass, plan.unconditional.as_ref().and_then(|_| passes.next()))
+    });
+    let each: Vec<(Pass, Option<Pass>)> = each.collect();
+    let watch = Stopwatch::start();
+    let logits = logits_of_all(backbone, each.iter().map(|(pass, _)| &pass.predicting))?;
+    let common = shared(watch, beside, plans.iter().map(|p| p.predict.len()).sum());
+    let beside = beside.max(plans.len().min(threads())) as f64;
+    let each = each.into_iter().zip(plans).map(|((pass, guide), plan)| {
+        let (forward, common) = (forward(plan.rows.len()), common(plan.predict.len()));
+        let cost = StepCost::new(forward, common, 1 + usize::from(guide.is_some()), beside);
+        (pass, guide, cost)
+    });
+    Ok(Passes { each: each.collect(), logits, vocab: backbone.spec().vocab })
+}
+
+/// The logits of several canvases by one product with the head, where all of them are small; `None` where each canvas
+/// had better stream its own.
+fn logits_of_all<'r>(
+    backbone: &dyn Backbone,
+    each: impl ExactSizeIterator<Item = &'r Rows> + Clone,
+) -> Result<Option<Vec<f32>>> {
+    let (vocab, count) = (backbone.spec().vocab, each.clone().map(Rows::len).sum::<usize>());
+    if each.len() < 2 || count * vocab > READY_LOGITS {
+        return Ok(None);
+    }
+    let mut rows = Rows { data: Vec::new(), width: backbone.spec().hidden };
+    each.for_each(|own| rows.data.extend_from_slice(&own.data));
+    let mut logits = Vec::with_capacity(count * vocab);
+    backbone.logits(&rows, &mut |_, chunk| logits.extend_from_slice(chunk))?;
+    Ok(Some(logits))
+}
+
+impl Passes {
+    /// Each canvas's own part, in order.
+    pub(crate) fn outputs(&mut self) -> Vec<Output<'_>> {
+        let (vocab, mut rest) = (self.vocab, self.logits.as_deref_mut());
+        let own = self.each.drain(..).map(|(pass, guide, cost)| {
+            let logits = rest.take().map(|logits| {
+                let (own, later) = logits.split_at_mut(pass.predicting.len() * vocab);
+                rest = Some(later);
+                own
+            });
+            Output { pass, guide, logits, cost }
+        });
+        own.collect()
+    }
+}
+
+/// Works on every canvas with what it got. Small canvases leave cores idle within their own products, so they are read
+/// and selected side by side.
+pub(crate) fn each<'a>(
+    jobs: &mut [&mut Job],
+    plans: &[Plan],
+    outputs: Vec<Output<'a>>,
+    work: impl Fn(&mut Job, &Plan, Output<'a>) -> Result<()> + Sync,
+) -> Result<()> {
+    let own: Vec<_> = jobs.iter_mut().zip(plans).zip(outputs).collect();
+    let done: Vec<Result<()>> = own
+        .into_par_iter()
+        .with_min_len(least_run())
+        .map(|((job, plan), output)| work(job, plan, output))
+        .collect();
+    done.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_takes_what_fits_and_at_least_one() {
+        assert_eq!((fitting([3, 4, 5], 7), fitting([3, 4, 5], 6), fitting([9], 7)), (2, 1, 1));
+    }
+}
