@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use demask::decode::strategy::Context;
+use demask::decode::Context;
 use demask::decode::{CacheSpec, Draw, EosPolicy, HoldEos, StrategySpec};
 use demask::model::checkpoint::{Dtype, source};
 use demask::model::{LoadOptions, Precision, Transformer};
