@@ -81,7 +81,7 @@ fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
     let mut all = args.strategy.clone();
     if all.is_empty() {
         let grid = if args.grid { Grid::parse("the lab's grid", LAB)?.configurations } else { Vec::new() };
-        for entry in ALL {
+        for entry in model.context().registry.entries() {
             let own: Vec<_> = grid.iter().filter(|c| c.name() == entry.name).cloned().collect();
             match own.is_empty() {
                 true => all.push(entry.name.parse()?),
