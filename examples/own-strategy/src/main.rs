@@ -46,14 +46,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} ({}: {} forward passes)", answer.text, answer.strategy, answer.metrics.forwards);
 
     let task = task::by_name("arith").ok_or("no such task")?;
-    let suites: Vec<Box<dyn Suite>> = vec![Box::new(Generated::new(task, Split::Test, 20, model.text(), None)?)];
-    let strategies = ["dice", "dice:stakes=1.5", "entropy"].map(|spelling| model.parse_strategy(spelling));
-    let strategies = strategies.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let suites: Vec<Box<dyn Suite>> =
+        vec![Box::new(Generated::new(task, Split::Test, 20, model.text(), None)?)];
+    let names = ["dice", "dice:stakes=1.5", "entropy"];
+    let strategies = names.iter().map(|name| model.parse_strategy(name)).collect::<Result<Vec<_>, _>>()?;
     let plan = Plan { decoding: Decoding::default(), token_budget: 4096, shard: Shard::WHOLE, traces: false };
     let out = std::env::temp_dir().join(format!("own-strategy-{}", std::process::id()));
     let mut records = Records::open(&out, &RunHeader::new(&model, "test", &plan.decoding)?)?;
-    let mut watch = |_: run::RunProgress<'_>| ControlFlow::Continue(());
-    let _ = run::run(&model, &suites, &strategies, &plan, &mut records, &mut watch)?;
+    let _ = run::run(&model, &suites, &strategies, &plan, &mut records, &mut |_| ControlFlow::Continue(()))?;
     println!("{}", Summary::new(records.samples(), None)?.table().plain());
     std::fs::remove_dir_all(&out)?;
     Ok(())
