@@ -1,7 +1,5 @@
-//! A strategy of one's own, registered by name and evaluated beside those that demask ships.
-//!
-//! `dice` unmasks every position whose top-1 probability beats a fresh draw, so a position the model is 90 % sure of is
-//! taken in nine of ten steps.
+//! A strategy of one's own, registered by name and evaluated beside those that demask ships: `dice` unmasks every
+//! position whose top-1 probability beats a fresh draw.
 
 use std::ops::ControlFlow;
 
