@@ -57,7 +57,18 @@ impl Phrases {
         expand(rng, line).replace("\\n", "\n")
     }
 
-    /// Every pattern of a section that only fresh wording uses, for tests.
+    /// Whether a text holds every fixed piece of a pattern that only fresh wording uses, for tests.
+    #[cfg(test)]
+    pub(super) fn is_fresh(&self, text: &str) -> bool {
+        let mut fresh = self.sections.values().flat_map(|section| &section.fresh);
+        fresh.any(|line| {
+            line.split('{')
+                .flat_map(|part| part.split('}').skip(usize::from(part.contains('}'))))
+                .all(|piece| text.contains(&piece.replace("\\n", "\n")))
+        })
+    }
+
+    /// The share of the patterns of a section that only fresh wording uses, for tests.
     #[cfg(test)]
     pub(super) fn fresh_share(&self, section: &str) -> f64 {
         let known = &self.sections[section];
@@ -135,6 +146,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn greetings_for_fresh_wording_are_its_own() {
+        let mut rng = Rng::new(3);
+        for topic in ["program", "open"] {
+            for _ in 0..20_000 {
+                let said = chatter(&mut rng, Wording::Usual, topic, "Do it.".into());
+                assert!(!CHATTER.is_fresh(&said), "{said}");
+            }
+        }
+    }
+
+    #[test]
     fn choices_nest_and_slots_are_left_to_the_caller() {
         let mut rng = Rng::new(1);
         let mut seen = std::collections::BTreeSet::new();
@@ -152,6 +174,7 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(phrases.draw(&mut rng, Wording::Usual, "s"), "old");
             assert_eq!(phrases.draw(&mut rng, Wording::Fresh, "s"), "new");
+            assert!(phrases.is_fresh("a new one") && !phrases.is_fresh("an old one"));
             assert_eq!(phrases.draw(&mut rng, Wording::Fresh, "t"), "only");
         }
     }

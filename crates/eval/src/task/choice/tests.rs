@@ -142,3 +142,42 @@ fn a_finding_that_is_a_number_is_true() {
         }
     }
 }
+
+/// Whether a number has the property a response states of the right one; nothing where it states none of these.
+fn holds(response: &str, number: i64, all: &[i64]) -> Option<bool> {
+    let after = |mark: &str| -> Option<i64> {
+        let rest = response.split_once(mark)?.1;
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    if response.contains("the largest") || response.contains("The largest") {
+        return Some(all.iter().all(|&other| other <= number));
+    }
+    if response.contains("the smallest") || response.contains("The smallest") {
+        return Some(all.iter().all(|&other| other >= number));
+    }
+    None.or_else(|| after(" is divisible by ").map(|of| number % of == 0))
+        .or_else(|| after(" is not divisible by ").map(|of| number % of != 0))
+        .or_else(|| response.contains(" is even").then_some(number % 2 == 0))
+        .or_else(|| response.contains(" is odd").then_some(number % 2 == 1))
+        .or_else(|| after(" > ").or_else(|| after(" larger than ")).map(|bound| number > bound))
+        .or_else(|| after(" < ").or_else(|| after(" smaller than ")).map(|bound| number < bound))
+}
+
+#[test]
+fn a_property_of_numbers_is_the_right_options_alone() {
+    let wanted = ["choice/bound", "choice/extreme", "choice/multiple"];
+    let mut checked = 0;
+    for problem in
+        problems(&Choice, Split::Train, 12).filter(|p| wanted.contains(&p.kind.as_str())).take(3000)
+    {
+        let Facts::Choice(question) = &problem.facts else { panic!("not a choice problem") };
+        let numbers: Vec<i64> =
+            question.options.iter().map(|option| option.parse().expect("a number")).collect();
+        for (at, &number) in numbers.iter().enumerate() {
+            let Some(has) = holds(&problem.response, number, &numbers) else { continue };
+            assert_eq!(has, at == question.answer, "{}\n{}", problem.prompt, problem.response);
+            checked += 1;
+        }
+    }
+    assert!(checked > 5000, "{checked}");
+}

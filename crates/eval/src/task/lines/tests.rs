@@ -128,3 +128,34 @@ fn a_name_changed_for_another_is_wrong() {
         assert!(!Lines.score(&problem, &text).correct, "{}\n{text}", problem.prompt);
     }
 }
+
+#[test]
+fn what_comes_back_is_what_was_ordered() {
+    let by_value = |item: &String| (item.parse::<i64>().unwrap_or(0), item.to_lowercase());
+    for problem in problems(&Lines, Split::Train, 13).take(5000) {
+        let Facts::Lines(queue) = &problem.facts else { panic!("not a lines problem") };
+        let (given, back) = (&queue.given, &queue.expected);
+        let right = match problem.kind.as_str() {
+            "lines/copy" => back == given,
+            "lines/reverse" => back.iter().rev().eq(given),
+            "lines/sort" => {
+                let up = back.is_sorted_by_key(by_value);
+                let down = back.iter().rev().is_sorted_by_key(by_value);
+                let asked_down = problem.key.ends_with(":descend");
+                back.len() == given.len() && if asked_down { down } else { up }
+            }
+            "lines/remove" => back.len() < given.len() && back.iter().all(|item| given.contains(item)),
+            "lines/add" => back[1..] == given[..] || back[..given.len()] == given[..],
+            "lines/insert" => {
+                let old: Vec<&String> = back.iter().filter(|item| given.contains(item)).collect();
+                back.len() == given.len() + 1 && old.into_iter().eq(given)
+            }
+            "lines/replace" => back.iter().zip(given).filter(|(new, old)| new != old).count() == 1,
+            "lines/swap" => back.iter().zip(given).filter(|(new, old)| new != old).count() == 2,
+            "lines/count" => back[0] == given.len().to_string(),
+            "lines/pick" => given.contains(&back[0]),
+            _ => true,
+        };
+        assert!(right, "{}\n{}", problem.prompt, problem.response);
+    }
+}

@@ -11,7 +11,7 @@ use crate::task::{Rng, Wording};
 /// What follows from a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trait {
+pub(super) enum Trait {
     /// Its first letter.
     Initial,
     /// How many letters it has.

@@ -12,7 +12,7 @@ use crate::task::{Rng, Wording};
 /// What the words of a list must keep to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub(super) enum Limit {
     /// Nothing but being different.
     None,
     /// Alphabetical order.

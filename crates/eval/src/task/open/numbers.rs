@@ -60,7 +60,7 @@ impl Family for Pairs {
 /// What follows from a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Image {
+pub(super) enum Image {
     /// So many times it.
     Times(i64),
     /// So much more.
@@ -178,7 +178,7 @@ impl Family for Rule {
 /// Which order numbers are to stand in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub(super) enum Direction {
     /// The least first.
     Up,
     /// The greatest first.

@@ -140,8 +140,9 @@ impl Family for Records {
         let first = (has("id") && rng.coin()).then(|| if rng.below(3) == 0 { 1 } else { rng.between(1, 95) });
         let domain = (has("email") && rng.coin()).then(|| (*rng.pick(&DOMAINS)).to_string());
         let count = match fields.len() {
-            0..=2 => rng.between(2, 5),
-            3 => rng.between(2, 4),
+            0..=2 => rng.between(2, 4),
+            3 if rng.below(8) == 0 => 4,
+            3 => rng.between(2, 3),
             4 => rng.between(2, 3),
             _ => 2,
         };
@@ -184,7 +185,9 @@ impl Family for Records {
         let mut names: Vec<String> = Vec::new();
         while names.len() < self.count {
             let name = lexicon::name(rng, wording).text;
-            if name.is_ascii() && name.chars().all(char::is_alphabetic) && !names.contains(&name) {
+            // Long answers have short names, to stay within what a small model answers.
+            let fits = self.count < 4 || name.len() < 7;
+            if fits && name.is_ascii() && name.chars().all(char::is_alphabetic) && !names.contains(&name) {
                 names.push(name);
             }
         }

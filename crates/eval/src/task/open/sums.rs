@@ -9,7 +9,7 @@ use crate::task::{Rng, Wording};
 /// What is done to the numbers of an equation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sign {
+pub(super) enum Sign {
     /// `+`
     Plus,
     /// `-`

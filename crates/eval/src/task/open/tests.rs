@@ -144,3 +144,20 @@ fn prompts_and_answers_are_short() {
         assert!(problem.response.len() <= 320, "{}", problem.response);
     }
 }
+
+#[test]
+fn fresh_patterns_never_train_and_prompts_are_many() {
+    let mut prompts: HashSet<String> = HashSet::new();
+    for problem in problems(&Open, Split::Train, 11).take(20_000) {
+        assert!(!PATTERNS.is_fresh(&problem.prompt), "{}", problem.prompt);
+        if prompts.len() < 5000 {
+            prompts.insert(skeleton(&problem.prompt));
+        }
+    }
+    assert!(prompts.len() > 4000, "{} different prompts", prompts.len());
+}
+
+/// A prompt without its numbers.
+fn skeleton(prompt: &str) -> String {
+    prompt.chars().filter(|c| !c.is_ascii_digit()).collect()
+}

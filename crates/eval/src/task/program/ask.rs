@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::Case;
 use super::describe::{self, Form, Object};
+use super::number::Op;
 use super::recipe::Recipe;
 use crate::task::Rng;
 use crate::task::lexicon::{Wording, capital, in_words, untidy};
@@ -185,6 +186,9 @@ fn function_name(rng: &mut Rng, wording: Wording) -> String {
 /// Parameters that suit a recipe.
 pub(super) fn parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
     let names: &[&str] = match recipe {
+        Recipe::Number(ops) if matches!(ops.as_slice(), [Op::Convert(_)]) => {
+            &["x", "n", "value", "amount", "number", "x", "n"]
+        }
         Recipe::Number(_) => {
             &["x", "x", "x", "n", "n", "num", "number", "a", "y", "value", "m", "k", "z", "val"]
         }
@@ -193,7 +197,7 @@ pub(super) fn parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
             &["a b", "a b", "x y", "x y", "n m", "p q", "first second", "num1 num2", "x1 x2", "m n"]
         }
         Recipe::Pair(..) => &["a b c", "a b c", "x y z", "p q r"],
-        Recipe::List(_) => &[
+        Recipe::List(_) | Recipe::Asks(..) => &[
             "xs", "xs", "nums", "nums", "numbers", "lst", "items", "values", "data", "arr", "a", "l",
             "my_list",
         ],
@@ -208,12 +212,27 @@ pub(super) fn parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Program;
     use super::*;
+    use crate::task::{Split, problems};
 
     #[test]
     fn every_way_of_asking_has_patterns_of_its_own_for_fresh_wording() {
         for section in ["plain", "named", "signature", "bare", "example"] {
             assert!(FRAMES.fresh_share(section) >= 0.1, "{section}");
         }
+    }
+
+    #[test]
+    fn fresh_patterns_never_train_and_prompts_are_many() {
+        let mut prompts = std::collections::HashSet::new();
+        for problem in problems(&Program, Split::Train, 11).take(20_000) {
+            assert!(!FRAMES.is_fresh(&problem.prompt), "{}", problem.prompt);
+            assert!(problem.prompt.split_whitespace().count() <= 110, "{}", problem.prompt);
+            assert!(problem.response.len() <= 200, "{}", problem.response);
+            let skeleton: String = problem.prompt.chars().filter(|c| !c.is_ascii_digit()).collect();
+            prompts.insert(skeleton);
+        }
+        assert!(prompts.len() > 15_000, "{} different prompts", prompts.len());
     }
 }

@@ -2,33 +2,27 @@
 //!
 //! Steps in a row are said in their order; a noun phrase inside another is used only where it cannot be misread.
 
+mod grammar;
 mod pipeline;
+mod text;
 
 use std::sync::LazyLock;
 
+use self::grammar::{chain, conjugate, enumerate, superlative};
 use self::pipeline::{list_steps, list_thing};
+use self::text::{say_edit, text_thing};
 use super::list::{Fold, Pipeline};
-use super::number::{Join, Op, Test};
-use super::recipe::Recipe;
-use super::text::Edit;
+use super::number::{Join, Op, Test, UNITS};
+use super::recipe::{Ask, Recipe};
 use super::two::Two;
 use super::words::WordStep;
 use crate::task::Rng;
 use crate::task::lexicon::{Wording, in_words};
 use crate::task::phrase::{Phrases, fill};
 
-static PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("phrases.txt")));
+pub(super) use self::grammar::Form;
 
-/// The form of a verb.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// "add".
-    Plain,
-    /// "adds".
-    Third,
-    /// "adding".
-    Gerund,
-}
+static PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("phrases.txt")));
 
 /// What the argument has been called so far.
 #[derive(Clone)]
@@ -79,6 +73,10 @@ pub(super) fn doing(rng: &mut Rng, recipe: &Recipe, object: &Object, form: Form)
             let list = first_object(rng, recipe, object);
             list_steps(rng, pipeline, &list)
         }
+        Recipe::Asks(ask, test) => {
+            let list = first_object(rng, recipe, object);
+            vec![say_asks(rng, *ask, *test, "do", &list)]
+        }
         Recipe::Words(step) => {
             let list = first_object(rng, recipe, object);
             vec![say_words(rng, step, "do", &list)]
@@ -115,6 +113,7 @@ pub(super) fn thing(rng: &mut Rng, recipe: &Recipe, object: &Object) -> Option<S
             }
         },
         Recipe::List(pipeline) => list_thing(rng, pipeline, &x),
+        Recipe::Asks(ask, test) => Some(say_asks(rng, *ask, *test, "top", &x)),
         Recipe::Words(step) => Some(say_words(rng, step, "top", &x)),
         Recipe::Two(two) => matches!(object, Object::Params(_)).then(|| say_two(rng, *two, "top", object)),
         Recipe::Text(edits) => text_thing(rng, edits, &x),
@@ -130,6 +129,10 @@ pub(super) fn telling_name(rng: &mut Rng, recipe: &Recipe) -> Option<String> {
         Recipe::Number(ops) => match ops.as_slice() {
             [Op::Check(test)] => (test.section(), test.constant()),
             [Op::Label(..)] => return None,
+            [Op::Convert(unit)] => {
+                let (from, to, _) = UNITS[*unit % UNITS.len()];
+                return Some(format!("{from}_to_{to}"));
+            }
             [op] => (op.section(), op.constant()),
             _ => return None,
         },
@@ -185,7 +188,7 @@ pub(super) fn input(rng: &mut Rng, recipe: &Recipe) -> String {
             pick(rng, &["a list of words", "a list of words", "a list of strings", "a list of names"])
         }
         Recipe::Two(two) => pick(rng, two.inputs_told()),
-        Recipe::List(_) => {
+        Recipe::List(_) | Recipe::Asks(..) => {
             pick(rng, &["a list", "a list of numbers", "a list of integers", "a list of numbers"])
         }
         Recipe::Text(_) => pick(rng, &["a string", "a string", "a text", "a word", "some text"]),
@@ -198,7 +201,9 @@ fn first_object(rng: &mut Rng, recipe: &Recipe, object: &Object) -> String {
     match (object, recipe) {
         (Object::Params(params), _) => params.join(" and "),
         (Object::New, _) => input(rng, recipe),
-        (Object::Known, Recipe::List(_) | Recipe::Words(_)) => pick(rng, &["it", "the list", "that list"]),
+        (Object::Known, Recipe::List(_) | Recipe::Words(_) | Recipe::Asks(..)) => {
+            pick(rng, &["it", "the list", "that list"])
+        }
         (Object::Known, Recipe::Text(_)) => pick(rng, &["it", "it", "that text", "the input"]),
         (Object::Known, _) => pick(rng, &["it", "the number", "that number", "it"]),
     }
@@ -229,6 +234,7 @@ fn say_test(rng: &mut Rng, test: Test) -> String {
 fn say_op(rng: &mut Rng, op: &Op, it: &str) -> String {
     let section = format!("{}.do", op.section());
     match op {
+        Op::Convert(unit) => say_units(rng, *unit, "do", it),
         Op::Check(test) => {
             let is = say_test(rng, *test);
             say(rng, &section, None, &[("is", &is), ("it", it)])
@@ -249,9 +255,18 @@ fn say_op(rng: &mut Rng, op: &Op, it: &str) -> String {
     }
 }
 
+/// "converts hours to minutes"; where the number has a name, "converts x hours to minutes".
+fn say_units(rng: &mut Rng, unit: usize, form: &str, x: &str) -> String {
+    let (from, to, _) = UNITS[unit % UNITS.len()];
+    let named = !x.contains(' ') && x != "it";
+    let section = format!("convert.{form}{}", if named { ".named" } else { "" });
+    say(rng, &section, None, &[("from", from), ("to", to), ("x", x)])
+}
+
 /// The result of an operation as a noun phrase; `nested` where its input is one too.
 fn op_thing(rng: &mut Rng, op: &Op, x: &str, nested: bool) -> String {
     match op {
+        Op::Convert(unit) => say_units(rng, *unit, "top", x),
         Op::Check(test) => {
             let is = say_test(rng, *test);
             say(rng, "check.top", None, &[("is", &is), ("x", x)])
@@ -306,61 +321,19 @@ fn say_join(rng: &mut Rng, join: Join, count: usize, object: &Object, form: &str
         ("ab-", &difference),
         ("ab*", &product),
     ];
-    say(rng, &format!("{}.{form}", join.section()), None, &slots)
+    let text = PHRASES.draw(rng, Wording::Usual, &format!("{}.{form}", join.section()));
+    let text = if count > 2 { superlative(&text) } else { text };
+    fill(&text, &slots)
 }
 
-fn text_thing(rng: &mut Rng, edits: &[Edit], x: &str) -> Option<String> {
-    let np = |edit: &Edit| PHRASES.has(&format!("{}.np", edit.section()));
-    let top = |edit: &Edit| PHRASES.has(&format!("{}.top", edit.section()));
-    match edits {
-        [edit] => {
-            let form = if top(edit) && (rng.coin() || !np(edit)) { "top" } else { "np" };
-            Some(say_edit(rng, edit, form, x))
-        }
-        [inner, outer] => {
-            let plain = [Edit::Upper, Edit::Lower, Edit::Reverse].contains(inner)
-                || matches!(inner, Edit::First(_) | Edit::Last(_));
-            let open =
-                matches!(outer, Edit::Append(_) | Edit::Prepend(_) | Edit::Repeat(_) | Edit::Replace(..))
-                    || matches!(outer, Edit::Remove(_) | Edit::Skip(_) | Edit::Trim(_) | Edit::Strip);
-            if !plain || open {
-                return None;
-            }
-            let inner = say_edit(rng, inner, "np", x);
-            let form = if np(outer) { "np" } else { "top" };
-            Some(say_edit(rng, outer, form, &inner))
-        }
-        _ => None,
-    }
-}
-
-fn say_edit(rng: &mut Rng, edit: &Edit, form: &str, it: &str) -> String {
-    let (piece, new) = edit.piece().unwrap_or_default();
-    let quote = |text: &str| if text == " " { "\" \"".to_string() } else { quoted(text) };
-    let single = rng.below(3) == 0;
-    let style = |text: String| if single { text.replace('"', "'") } else { text };
-    let (piece, new) = (style(quote(piece)), style(quote(new)));
-    // A text in the prompt may hold what looks like a slot, so it comes last.
-    let text = say(rng, &format!("{}.{form}", edit.section()), edit.constant(), &[("it", it), ("x", it)]);
-    let piece = if matches!(edit, Edit::Append(_) | Edit::Prepend(_)) && rng.coin() {
-        mark(edit.piece().unwrap_or_default().0).map_or(piece, String::from)
-    } else {
-        piece
+/// "checks if all numbers in a list are even".
+fn say_asks(rng: &mut Rng, ask: Ask, test: Test, form: &str, list: &str) -> String {
+    let is = say_test(rng, test);
+    let (section, is) = match ask {
+        Ask::Any => ("any", is),
+        Ask::All => ("all", is),
     };
-    fill(&text, &[("q", &piece), ("r", &new), ("l", edit.piece().unwrap_or_default().0)])
-}
-
-/// What a mark is called.
-fn mark(piece: &str) -> Option<&'static str> {
-    match piece {
-        "!" => Some("an exclamation mark"),
-        "?" => Some("a question mark"),
-        "-" => Some("a dash"),
-        "*" => Some("a star"),
-        "." => Some("a full stop"),
-        "..." => Some("three dots"),
-        _ => None,
-    }
+    say(rng, &format!("asks.{section}.{form}"), None, &[("is", &is), ("list", list)])
 }
 
 fn say_words(rng: &mut Rng, step: &WordStep, form: &str, list: &str) -> String {
@@ -381,57 +354,4 @@ fn say_two(rng: &mut Rng, two: Two, form: &str, object: &Object) -> String {
 
 fn quoted(text: &str) -> String {
     format!("\"{text}\"")
-}
-
-/// "a, b and c".
-fn enumerate(items: &[String]) -> String {
-    match items.split_last() {
-        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-        _ => items.concat(),
-    }
-}
-
-/// Joins the steps of a function.
-fn chain(rng: &mut Rng, steps: Vec<String>) -> String {
-    match steps.as_slice() {
-        [one] => one.clone(),
-        [one, two] => {
-            let glue = *rng.pick(&[" and ", " and ", " and then ", ", then ", " and afterwards "]);
-            format!("{one}{glue}{two}")
-        }
-        _ => match rng.below(4) {
-            0 => steps.join(", then "),
-            1 => format!("first {}", steps.join(", then ")),
-            2 => enumerate(&steps),
-            _ => format!("{}, and then {}", steps[..steps.len() - 1].join(", "), steps[steps.len() - 1]),
-        },
-    }
-}
-
-/// A verb phrase with its verb, the first word, in another form.
-fn conjugate(phrase: &str, form: Form) -> String {
-    let (verb, rest) = phrase.split_at(phrase.find(' ').unwrap_or(phrase.len()));
-    let vowel = |c: Option<char>| c.is_some_and(|c| "aeiou".contains(c));
-    let verb = match form {
-        Form::Plain => verb.to_string(),
-        Form::Third => match verb.strip_suffix('y') {
-            Some(stem) if !vowel(stem.chars().next_back()) => format!("{stem}ies"),
-            _ if ["s", "x", "z", "ch", "sh", "o"].iter().any(|end| verb.ends_with(end)) => {
-                format!("{verb}es")
-            }
-            _ => format!("{verb}s"),
-        },
-        Form::Gerund => {
-            const DOUBLED: [&str; 14] = [
-                "cap", "cut", "drop", "flip", "trim", "get", "put", "strip", "skip", "swap", "sum", "split",
-                "set", "chop",
-            ];
-            match verb.strip_suffix('e') {
-                Some(stem) if !verb.ends_with("ee") => format!("{stem}ing"),
-                _ if DOUBLED.contains(&verb) => format!("{verb}{}ing", &verb[verb.len() - 1..]),
-                _ => format!("{verb}ing"),
-            }
-        }
-    };
-    format!("{verb}{rest}")
 }

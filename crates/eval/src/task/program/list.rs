@@ -35,6 +35,11 @@ pub(super) enum Fold {
     Average,
     Take(i64),
     Skip(i64),
+    Trim(i64),
+    /// The largest less the smallest.
+    Spread,
+    /// The largest but one.
+    Second,
 }
 
 impl Pipeline {
@@ -120,7 +125,10 @@ impl Fold {
             Self::Last,
             Self::Average,
             Self::Take(count),
-            Self::Skip(count),
+            Self::Skip(if rng.coin() { 1 } else { count }),
+            Self::Trim(if rng.coin() { 1 } else { count }),
+            Self::Spread,
+            Self::Second,
         ];
         *rng.pick(&folds)
     }
@@ -128,7 +136,16 @@ impl Fold {
     /// A fold to follow one that has left a list.
     fn second(rng: &mut Rng, first: Self) -> Option<Self> {
         let count = rng.between(1, 5);
-        let all = [Self::Take(count), Self::Skip(count), Self::First, Self::Last, Self::Reverse, Self::Sort];
+        let one = if rng.coin() { 1 } else { count };
+        let all = [
+            Self::Take(count.max(2)),
+            Self::Skip(one),
+            Self::Trim(one),
+            Self::First,
+            Self::Last,
+            Self::Reverse,
+            Self::Sort,
+        ];
         let then = *rng.pick(&all);
         let sorted = |fold: Self| matches!(fold, Self::Sort | Self::SortDown | Self::Reverse);
         let same = std::mem::discriminant(&then) == std::mem::discriminant(&first);
@@ -137,7 +154,7 @@ impl Fold {
 
     pub(super) fn constant(self) -> Option<i64> {
         match self {
-            Self::Take(count) | Self::Skip(count) => Some(count),
+            Self::Take(count) | Self::Skip(count) | Self::Trim(count) if count > 1 => Some(count),
             _ => None,
         }
     }
@@ -149,7 +166,10 @@ impl Fold {
 
     /// Whether it gives a list again.
     pub(super) fn gives_list(self) -> bool {
-        matches!(self, Self::Sort | Self::SortDown | Self::Reverse | Self::Take(_) | Self::Skip(_))
+        matches!(
+            self,
+            Self::Sort | Self::SortDown | Self::Reverse | Self::Take(_) | Self::Skip(_) | Self::Trim(_)
+        )
     }
 
     /// Its section among the phrases.
@@ -166,7 +186,12 @@ impl Fold {
             Self::Last => "fold.last",
             Self::Average => "fold.average",
             Self::Take(_) => "fold.take",
+            Self::Skip(1) => "fold.skip_one",
             Self::Skip(_) => "fold.skip",
+            Self::Trim(1) => "fold.trim_one",
+            Self::Trim(_) => "fold.trim",
+            Self::Spread => "fold.spread",
+            Self::Second => "fold.second",
         }
     }
 
@@ -184,6 +209,12 @@ impl Fold {
             }
             Self::Take(count) => Some(list(&items[..items.len().min(count as usize)])),
             Self::Skip(count) => Some(list(&items[items.len().min(count as usize)..])),
+            Self::Trim(count) => Some(list(&items[..items.len().saturating_sub(count as usize)])),
+            Self::Spread => Some(Value::Int(items.iter().max()? - items.iter().min()?)),
+            Self::Second => {
+                items.sort_unstable();
+                items.iter().rev().nth(1).copied().map(Value::Int)
+            }
             Self::Sort => {
                 items.sort_unstable();
                 Some(list(&items))
@@ -214,6 +245,9 @@ impl Fold {
             Self::Average => Code::new(Level::Product, format!("sum({inside}) // len({inside})")),
             Self::Take(count) => Code::atom(format!("{atom}[:{count}]")),
             Self::Skip(count) => Code::atom(format!("{atom}[{count}:]")),
+            Self::Trim(count) => Code::atom(format!("{atom}[:-{count}]")),
+            Self::Spread => Code::new(Level::Sum, format!("max({inside}) - min({inside})")),
+            Self::Second => Code::atom(format!("sorted({inside})[-2]")),
         }
     }
 }

@@ -136,7 +136,7 @@ fn plain_parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
         Recipe::Series(_) => &["n"],
         Recipe::Pair(_, 2, _) => &["a b", "x y"],
         Recipe::Pair(..) => &["a b c"],
-        Recipe::List(_) => &["xs", "nums"],
+        Recipe::List(_) | Recipe::Asks(..) => &["xs", "nums"],
         Recipe::Text(_) => &["s", "text"],
         Recipe::Words(_) => &["words", "xs"],
         Recipe::Two(two) => return two.parameters()[0].split(' ').map(String::from).collect(),

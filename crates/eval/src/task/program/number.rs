@@ -22,6 +22,8 @@ pub(super) enum Op {
     Cube,
     Abs,
     Negate,
+    /// From one unit to a smaller one, by number among [`UNITS`].
+    Convert(usize),
     Check(Test),
     /// One word where the test holds, another where it does not.
     Label(Test, String, String),
@@ -51,6 +53,22 @@ pub(super) enum Join {
     Larger,
     Smaller,
 }
+
+/// How many of the second are in one of the first.
+pub(super) const UNITS: [(&str, &str, i64); 12] = [
+    ("hours", "minutes", 60),
+    ("minutes", "seconds", 60),
+    ("days", "hours", 24),
+    ("weeks", "days", 7),
+    ("years", "months", 12),
+    ("euros", "cents", 100),
+    ("dollars", "cents", 100),
+    ("metres", "centimetres", 100),
+    ("meters", "centimeters", 100),
+    ("kilometers", "meters", 1000),
+    ("kilograms", "grams", 1000),
+    ("feet", "inches", 12),
+];
 
 const LABELS: [(&str, &str); 8] = [
     ("yes", "no"),
@@ -107,7 +125,7 @@ impl Op {
     /// Whether there is a number or a word in it that could be another.
     pub(super) fn is_free(&self) -> bool {
         match self {
-            Self::Square | Self::Cube | Self::Abs | Self::Negate => false,
+            Self::Square | Self::Cube | Self::Abs | Self::Negate | Self::Convert(_) => false,
             Self::Mul(k) => *k > 3,
             Self::Div(k) => *k > 2,
             Self::Check(test) => test.constant().is_some(),
@@ -122,7 +140,7 @@ impl Op {
             }
             Self::AtMost(k) | Self::AtLeast(k) => Some(*k),
             Self::Check(test) | Self::Label(test, ..) => test.constant(),
-            Self::Square | Self::Cube | Self::Abs | Self::Negate => None,
+            Self::Square | Self::Cube | Self::Abs | Self::Negate | Self::Convert(_) => None,
         }
     }
 
@@ -144,6 +162,7 @@ impl Op {
             Self::Cube => "cube",
             Self::Abs => "abs",
             Self::Negate => "negate",
+            Self::Convert(_) => "convert",
             Self::Check(_) => "check",
             Self::Label(..) => "label",
         }
@@ -171,6 +190,7 @@ impl Op {
             Self::Cube => x * x * x,
             Self::Abs => x.abs(),
             Self::Negate => -x,
+            Self::Convert(unit) => x * UNITS[*unit % UNITS.len()].2,
             Self::Check(test) | Self::Label(test, ..) => i64::from(test.holds(x)),
         }
     }
@@ -190,6 +210,9 @@ impl Op {
             Self::Cube => Code::new(Power, format!("{} ** 3", x.within(Atom))),
             Self::Abs => Code::atom(format!("abs({})", x.text)),
             Self::Negate => Code::new(Sign, format!("-{}", x.within(Power))),
+            Self::Convert(unit) => {
+                Code::new(Product, format!("{} * {}", x.within(Product), UNITS[*unit % UNITS.len()].2))
+            }
             Self::Check(test) => test.code(x),
             Self::Label(test, yes, no) => {
                 Code::new(Choice, format!("\"{yes}\" if {} else \"{no}\"", test.code(x).text))

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::list::{Pipeline, list};
-use super::number::{Join, Op};
+use super::number::{Join, Op, Test, UNITS};
 use super::python::Value;
 use super::series::Series;
 use super::text::Edit;
@@ -22,10 +22,20 @@ pub(super) enum Recipe {
     List(Pipeline),
     Text(Vec<Edit>),
     Series(Series),
+    /// Whether all numbers of a list pass a test, or any.
+    Asks(Ask, Test),
     /// A list of strings.
     Words(WordStep),
     /// Two arguments that need not be alike.
     Two(Two),
+}
+
+/// How many of a list must pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ask {
+    Any,
+    All,
 }
 
 impl Recipe {
@@ -34,6 +44,9 @@ impl Recipe {
         match kind {
             "program/number" => draw_chain(rng),
             "program/pair" => draw_join(rng),
+            "program/list" if rng.below(8) == 0 => {
+                Self::Asks(*rng.pick(&[Ask::Any, Ask::All]), Test::draw(rng))
+            }
             "program/list" => Self::List(Pipeline::draw(rng)),
             "program/words" => Self::Words(WordStep::draw(rng)),
             "program/two" => Self::Two(Two::draw(rng)),
@@ -57,6 +70,7 @@ impl Recipe {
             Self::Text(edits) => edits.iter().any(Edit::is_free),
             Self::Series(series) => series.constant().is_some(),
             Self::Words(step) => step.constant().is_some() || step.piece().is_some(),
+            Self::Asks(_, test) => test.constant().is_some(),
             Self::Two(_) => false,
         }
     }
@@ -100,6 +114,10 @@ impl Recipe {
                 last.apply(&text)
             }
             (Self::Series(series), [Value::Int(n)]) => Some(series.apply(*n)),
+            (Self::Asks(ask, test), [Value::List(items)]) => {
+                let mut passes = items.iter().filter_map(|item| item.int().ok()).map(|item| test.holds(item));
+                Some(Value::Bool(if *ask == Ask::Any { passes.any(|p| p) } else { passes.all(|p| p) }))
+            }
             (Self::Words(step), [Value::List(items)]) => {
                 let words: Vec<&str> = items
                     .iter()
@@ -128,7 +146,7 @@ impl Recipe {
                 let mut rng = Rng::new(0x3a11);
                 (0..80).map(|_| (0..3).map(|_| Value::Int(rng.between(-9, 30))).collect()).collect()
             }
-            Self::List(_) => {
+            Self::List(_) | Self::Asks(..) => {
                 // Fixed draws: the tests of a problem must not change.
                 let mut rng = Rng::new(0x1157);
                 let all: Vec<i64> = (-12..=102).collect();
@@ -136,6 +154,9 @@ impl Recipe {
                 lists.push(vec![]);
                 lists.push((0..30).map(|_| rng.between(0, 24)).collect());
                 lists.push(all);
+                // Lists of like numbers, for what asks whether all of them are so.
+                lists.extend((-6..=102).map(|number| vec![number, number]));
+                lists.extend([vec![2, 4, 6], vec![1, 3, 5], vec![-1, -2], vec![30, 60]]);
                 lists.iter().map(|items| vec![list(items)]).collect()
             }
             Self::Text(edits) => {
@@ -179,6 +200,9 @@ fn draw_join(rng: &mut Rng) -> Recipe {
 }
 
 fn draw_chain(rng: &mut Rng) -> Recipe {
+    if rng.below(16) == 0 {
+        return Recipe::Number(vec![Op::Convert(rng.below(UNITS.len()))]);
+    }
     let count = *rng.pick(&[1, 1, 1, 1, 2, 2, 2, 2, 3, 3]);
     loop {
         let mut ops: Vec<Op> = (0..count).map(|_| Op::arithmetic(rng)).collect();

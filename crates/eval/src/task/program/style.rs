@@ -1,7 +1,7 @@
 //! The free choices of an answer: names, and whether results get a name on their way.
 
 use super::code::Code;
-use super::recipe::Recipe;
+use super::recipe::{Ask, Recipe};
 use crate::task::Rng;
 
 /// How one answer is written. What the prompt names is kept.
@@ -56,6 +56,11 @@ impl Style {
             Recipe::Text(edits) => {
                 edits.iter().map(|edit| boxed(move |value| edit.code(value, self.element))).collect()
             }
+            Recipe::Asks(ask, test) => vec![boxed(move |list| {
+                let name = if *ask == Ask::Any { "any" } else { "all" };
+                let passes = test.code(&Code::atom(self.element)).text;
+                Code::atom(format!("{name}([{passes} for {} in {}])", self.element, list.text))
+            })],
             Recipe::Words(step) => vec![boxed(move |list| step.code(&list.text, self.element))],
             Recipe::Two(two) => vec![boxed(move |_| two.code(&self.params[0], &self.params[1]))],
             Recipe::Series(series) => {

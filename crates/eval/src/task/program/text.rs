@@ -22,6 +22,8 @@ pub(super) enum Edit {
     Lower,
     Reverse,
     Strip,
+    Capital,
+    Title,
     Replace(String, String),
     Remove(String),
     Length,
@@ -37,13 +39,15 @@ pub(super) enum Edit {
     Vowels,
 }
 
-const MARKS: [&str; 8] = ["!", "?", "...", "!!", "-", "*", ".", "#"];
+const MARKS: [&str; 12] = ["!", "?", "...", "!!", "-", "*", ".", "#", "Hello ", "Hi ", " is here", "ing"];
 
 impl Edit {
     /// A step from a string to a string.
     pub(super) fn step(rng: &mut Rng, wording: Wording) -> Self {
         let count = rng.between(2, 9) as usize;
-        match rng.below(20) {
+        match rng.below(22) {
+            20 => rng.pick(&[Self::Capital, Self::Capital, Self::Title]).clone(),
+            21 => Self::Strip,
             0 | 1 => Self::Append(piece(rng, wording)),
             2 | 3 => Self::Prepend(piece(rng, wording)),
             4 => Self::Repeat(count),
@@ -122,6 +126,8 @@ impl Edit {
             Self::Lower => "text.lower",
             Self::Reverse => "text.reverse",
             Self::Strip => "text.strip",
+            Self::Capital => "text.capital",
+            Self::Title => "text.title",
             Self::Replace(old, _) if old == " " => "text.respace",
             Self::Replace(..) => "text.replace",
             Self::Remove(piece) if piece == " " => "text.unspace",
@@ -157,6 +163,11 @@ impl Edit {
             Self::Lower => Value::Str(text.to_lowercase()),
             Self::Reverse => Value::Str(letters.rev().collect()),
             Self::Strip => Value::Str(text.trim().into()),
+            Self::Capital => Value::Str(capitalized(text)),
+            Self::Title => {
+                let words = text.split_inclusive(|c: char| !c.is_alphabetic());
+                Value::Str(words.map(capitalized).collect())
+            }
             Self::Replace(old, new) => Value::Str(text.replace(old.as_str(), new)),
             Self::Remove(piece) => Value::Str(text.replace(piece.as_str(), "")),
             Self::Length => Value::Int(length as i64),
@@ -190,6 +201,8 @@ impl Edit {
             Self::Lower => Code::atom(format!("{atom}.lower()")),
             Self::Reverse => Code::atom(format!("{atom}[::-1]")),
             Self::Strip => Code::atom(format!("{atom}.strip()")),
+            Self::Capital => Code::atom(format!("{atom}.capitalize()")),
+            Self::Title => Code::atom(format!("{atom}.title()")),
             Self::Replace(old, new) => Code::atom(format!("{atom}.replace(\"{old}\", \"{new}\")")),
             Self::Remove(piece) => Code::atom(format!("{atom}.replace(\"{piece}\", \"\")")),
             Self::Length => Code::atom(format!("len({})", text.text)),
@@ -208,6 +221,13 @@ impl Edit {
             )),
         }
     }
+}
+
+/// The first letter upper case, the others lower case.
+fn capitalized(text: &str) -> String {
+    let lower = text.to_lowercase();
+    let mut letters = lower.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn letter(rng: &mut Rng) -> String {

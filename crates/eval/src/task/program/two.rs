@@ -20,6 +20,8 @@ pub(super) enum Two {
     Power,
     Average,
     Gap,
+    Area,
+    Perimeter,
     // Two texts.
     Longer,
     SameLength,
@@ -38,7 +40,7 @@ pub(super) enum Two {
     Above,
 }
 
-const ALL: [Two; 21] = [
+const ALL: [Two; 23] = [
     Two::Greater,
     Two::Less,
     Two::Equal,
@@ -47,6 +49,8 @@ const ALL: [Two; 21] = [
     Two::Power,
     Two::Average,
     Two::Gap,
+    Two::Area,
+    Two::Perimeter,
     Two::Longer,
     Two::SameLength,
     Two::Concat,
@@ -79,6 +83,7 @@ impl Two {
         match self {
             Self::Greater | Self::Less | Self::Equal | Self::Divides => Sort::Numbers,
             Self::Remainder | Self::Power | Self::Average | Self::Gap => Sort::Numbers,
+            Self::Area | Self::Perimeter => Sort::Numbers,
             Self::Longer
             | Self::SameLength
             | Self::Concat
@@ -101,6 +106,8 @@ impl Two {
             Self::Power => "two.power",
             Self::Average => "two.average",
             Self::Gap => "two.gap",
+            Self::Area => "two.area",
+            Self::Perimeter => "two.perimeter",
             Self::Longer => "two.longer",
             Self::SameLength => "two.same_length",
             Self::Concat => "two.concat",
@@ -120,6 +127,9 @@ impl Two {
     /// Pairs of parameters that suit.
     pub(super) fn parameters(self) -> &'static [&'static str] {
         match self.sort() {
+            Sort::Numbers if matches!(self, Self::Area | Self::Perimeter) => {
+                &["a b", "a b", "width height", "w h", "length width"]
+            }
             Sort::Numbers => &["a b", "a b", "x y", "n m", "p q", "num1 num2", "first second"],
             Sort::Texts => {
                 &["a b", "a b", "s t", "x y", "s1 s2", "word1 word2", "text1 text2", "first second"]
@@ -173,6 +183,8 @@ impl Two {
             Self::Remainder => (b > 0).then(|| Value::Int(a.rem_euclid(b))),
             Self::Power => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)).map(Value::Int),
             Self::Average => Some(Value::Int((a + b).div_euclid(2))),
+            Self::Area => Some(Value::Int(a * b)),
+            Self::Perimeter => Some(Value::Int(2 * (a + b))),
             _ => Some(Value::Int((a - b).abs())),
         }
     }
@@ -199,6 +211,8 @@ impl Two {
             Self::Power => format!("{a} ** {b}"),
             Self::Average => format!("({a} + {b}) // 2"),
             Self::Gap => format!("abs({a} - {b})"),
+            Self::Area => format!("{a} * {b}"),
+            Self::Perimeter => format!("2 * ({a} + {b})"),
             Self::Longer => format!("len({a}) > len({b})"),
             Self::SameLength => format!("len({a}) == len({b})"),
             Self::Concat => format!("{a} + {b}"),

@@ -43,6 +43,11 @@ pub(super) fn method(object: Value, name: &str, args: Vec<Value>) -> Result<Valu
     match (object, name, args.as_slice()) {
         (Value::Str(text), "upper", []) => Ok(Value::Str(text.to_uppercase())),
         (Value::Str(text), "lower", []) => Ok(Value::Str(text.to_lowercase())),
+        (Value::Str(text), "capitalize", []) => Ok(Value::Str(capitalized(&text))),
+        (Value::Str(text), "title", []) => {
+            let words = text.split_inclusive(|c: char| !c.is_alphabetic());
+            Ok(Value::Str(words.map(capitalized).collect()))
+        }
         (Value::Str(text), "strip", []) => Ok(Value::Str(text.trim().into())),
         (Value::Str(text), "startswith", [Value::Str(start)]) => {
             Ok(Value::Bool(text.starts_with(start.as_str())))
@@ -71,6 +76,13 @@ pub(super) fn method(object: Value, name: &str, args: Vec<Value>) -> Result<Valu
             Err(Error::Runtime(format!("a {} has no method {name} for these arguments", object.kind())))
         }
     }
+}
+
+/// The first letter upper case, the others lower case.
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters.flat_map(char::to_lowercase)).collect()
 }
 
 /// `object[at]`, negative from the end.

@@ -45,6 +45,8 @@ fn expressions_have_the_values_python_gives_them() {
         ("s[::-1]", "\"olleH\""),
         ("s.upper() + \"!\" * 3", "\"HELLO!!!\""),
         ("'ell' in s", "True"),
+        ("'two wORDS'.capitalize()", "\"Two words\""),
+        ("\"it's two-fold wORDS\".title()", "\"It'S Two-Fold Words\""),
         ("x not in xs", "True"),
         ("len(range(2, 9, 3))", "3"),
         ("\" \".join([str(v) for v in xs])", "\"3 1 2\""),
