@@ -133,6 +133,8 @@ fn advice(error: &anyhow::Error) -> &'static str {
         Some(Remedy::ShorterResponse) => "; lower --max-new-tokens",
         Some(Remedy::WithoutTemplate) => "; --chat-template false asks without one",
         Some(Remedy::NameShots) => "; name one with --shots-from, or ask for --shots 0",
+        Some(Remedy::TestSplit) => " (--split test)",
+        Some(Remedy::NoEosFilling) => " (--eos none)",
         Some(Remedy::AllowCode) => "; allow it with --allow-code-execution",
         _ => "",
     }

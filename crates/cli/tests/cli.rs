@@ -225,7 +225,7 @@ fn mistakes_in_the_call_are_usage_errors() {
         (&["infill", "-m", &model, "no gap here"], "[MASK]"),
         (&["infill", "-m", &model, "eva has [MASK:600] shells"], "context of 512"),
         (&["infill", "-m", &model, "[MASK] has shells"], "begins with a gap"),
-        (&["generate", "-m", &model, "--cfg", "-1", PROMPT], "cfg = -1: must be 0 or more"),
+        (&["generate", "-m", &model, "--cfg", "-1", PROMPT], "guidance = -1: must be 0 or more"),
         (&["generate", "-m", &model, "--eos-penalty", "nan", PROMPT], "eos-penalty"),
         (&["generate", "-m", &model, "--sampler", "dice", PROMPT], "categorical or gumbel"),
         (

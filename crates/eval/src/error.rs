@@ -83,6 +83,10 @@ pub enum Remedy {
     NameShots,
     /// Allow programs to be run.
     AllowCode,
+    /// Take the test split, knowing that it is no longer a fair report.
+    TestSplit,
+    /// Make a run that decodes on behind an end of sequence.
+    NoEosFilling,
 }
 
 impl Error {

@@ -20,7 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Remedy, Result};
 
 pub use item::{Check, Prompt, Question};
 
@@ -201,11 +201,12 @@ pub fn find(name: &str, protocol: Protocol) -> Result<&'static Definition> {
 pub fn open(name: &str, protocol: Protocol, data: &Path, options: &Options) -> Result<Vec<Question>> {
     let definition = find(name, protocol)?;
     if options.tuning && definition.tuning.is_none() {
-        return Err(Error::Data(format!(
-            "{} has no questions apart from those that are reported; a choice made on the test split is no \
-             longer a fair report of it",
+        let problem = format!(
+            "{} has no questions apart from those that are reported; a choice made on the test split is no longer a fair \
+             report of it",
             definition.task
-        )));
+        );
+        return Err(Error::Choice { problem, remedy: Remedy::TestSplit });
     }
     let setup = Setup {
         definition,

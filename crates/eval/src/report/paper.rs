@@ -2,7 +2,7 @@
 
 use demask_decode::{EosPolicy, StrategySpec};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Remedy, Result};
 use crate::report::summary::{Line, Summary};
 use crate::report::table::{Table, Text};
 use crate::run::{RunHeader, Sample};
@@ -84,13 +84,12 @@ pub fn main_table(
 /// Table 2: accuracy and time of each method per task, from runs without EOS filling.
 pub fn eos_table(header: &RunHeader, samples: &[Sample]) -> Result<Table> {
     if header.eos != EosPolicy::None {
-        return Err(Error::Data(format!(
+        let policy = serde_json::to_value(header.eos).ok().and_then(|v| v.as_str().map(str::to_owned));
+        let problem = format!(
             "these records were made with the end-of-sequence policy {}; Table 2 needs a run with none",
-            serde_json::to_value(header.eos)
-                .ok()
-                .and_then(|v| v.as_str().map(str::to_owned))
-                .unwrap_or_default()
-        )));
+            policy.unwrap_or_default()
+        );
+        return Err(Error::Choice { problem, remedy: Remedy::NoEosFilling });
     }
     let summary = Summary::new(samples, None)?;
     let mut columns = vec!["Benchmark".to_owned()];
