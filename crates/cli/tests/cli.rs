@@ -226,7 +226,7 @@ fn mistakes_in_the_call_are_usage_errors() {
         (&["infill", "-m", &model, "eva has [MASK:600] shells"], "context of 512"),
         (&["infill", "-m", &model, "[MASK] has shells"], "begins with a gap"),
         (&["generate", "-m", &model, "--cfg", "-1", PROMPT], "guidance = -1: must be 0 or more"),
-        (&["generate", "-m", &model, "--eos-penalty", "nan", PROMPT], "eos-penalty"),
+        (&["generate", "-m", &model, "--eos-penalty", "nan", PROMPT], "end of sequence = NaN"),
         (&["generate", "-m", &model, "--sampler", "dice", PROMPT], "categorical or gumbel"),
         (
             &["generate", "-m", &model, "--sampler", "gumbel", "--top-k", "5", PROMPT],
