@@ -44,6 +44,25 @@ fn the_folder_in_the_repository_is_what_the_program_carries() {
 }
 
 #[test]
+fn the_library_answers_as_the_command_does() {
+    let model = demask::Model::embedded().unwrap();
+    for more in [&[][..], &["-s", "demask"], &["-s", "entropy:k=2", "--seed", "7", "--temperature", "0.8"]] {
+        let command = json(&[&["generate", "--json", PROMPT][..], more].concat());
+        let mut request = model.generate(PROMPT);
+        if let [_, strategy, ..] = more {
+            request = request.strategy(strategy);
+        }
+        if more.len() > 2 {
+            request = request.seed(7).temperature(0.8);
+        }
+        let answer = request.run().unwrap();
+        assert_eq!(command["canvas"], serde_json::json!(answer.response()), "{more:?}");
+        assert_eq!(command["text"], answer.text, "{more:?}");
+        assert_eq!(command["strategy"], answer.strategy, "{more:?}");
+    }
+}
+
+#[test]
 fn any_text_survives() {
     let run = demask(&["generate", "-n", "8", "naïve café 東京 \u{1F600}"]);
     assert_eq!(run.code, 0, "{}", run.err);

@@ -6,7 +6,7 @@
 //! fn main() -> demask::Result<()> {
 //!     let model = Model::embedded()?; // or Model::load("Dream-org/Dream-v0-Instruct-7B"), a folder, a .gguf file
 //!     let question = "Tom has 12 pens. Tom buys 7 more. Tom loses 5. How many pens does Tom have now?";
-//!     let answer = model.generate(question).strategy("demask").run()?;
+//!     let answer = model.generate(question).run()?; // DEMASK, as the checkpoint asks; .strategy("…") takes another
 //!     assert!(answer.text.contains("14"), "{}", answer.text);
 //!     println!("{} ({} forward passes)", answer.text, answer.metrics.forwards);
 //!     Ok(())
