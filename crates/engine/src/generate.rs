@@ -12,7 +12,7 @@ use crate::decoding::Decoding;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::prompt::{Prompt, Shown};
-use crate::steps::Steps;
+use crate::steps::{Own, Steps};
 
 /// Tokens of all canvases of a batch that are decoded at once.
 const TOKEN_BUDGET: usize = 4096;
@@ -22,7 +22,7 @@ pub struct One {
     prompt: Prompt,
     observers: Observers,
     trace: Option<(PathBuf, bool)>,
-    own: Option<(String, Box<dyn Strategy>)>,
+    own: Option<Own>,
 }
 
 /// Several prompts, decoded together.

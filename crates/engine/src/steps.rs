@@ -40,6 +40,9 @@ pub struct Steps<'m> {
     failed: bool,
 }
 
+/// A strategy made elsewhere, and what stands for it in traces and messages.
+pub(crate) type Own = (String, Box<dyn Strategy>);
+
 /// What this iterator itself hears of its job.
 #[derive(Default)]
 struct Seen {
@@ -58,7 +61,7 @@ impl<'m> Steps<'m> {
     pub(crate) fn begin(
         model: &'m Model,
         (canvas, shown): (Canvas, Shown),
-        (decoding, own): (&Decoding, Option<(String, Box<dyn Strategy>)>),
+        (decoding, own): (&Decoding, Option<Own>),
         mut observers: Observers,
         trace: Option<(PathBuf, bool)>,
     ) -> Result<Self> {

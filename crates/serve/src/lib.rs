@@ -2,6 +2,17 @@
 //!
 //! One thread owns the model and advances all canvases together ([`Server`]); the HTTP layer ([`app`]) parses
 //! everything into checked orders before they are queued. This crate reads no flags, no environment and no files.
+//!
+//! ```no_run
+//! use demask_engine::{Decoding, Model};
+//! use demask_serve::{Served, Settings};
+//!
+//! let model = Model::load("Dream-org/Dream-v0-Instruct-7B")?;
+//! let served = Served { model, decoding: Decoding::default(), tasks: None };
+//! let address = "127.0.0.1:8080".parse()?;
+//! demask_serve::run(served, Settings::default(), address, |address| println!("http://{address}/"))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod answer;
 mod engine;

@@ -1,11 +1,11 @@
-//! What can go wrong while a TV cache is made, read or trained on.
+//! What can go wrong while a TV cache is made, a predictor is fitted or a backbone is pre-trained.
 //!
 //! Invariant: every message is one sentence that names the file or the value and, where the user can act, what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The result of anything about the TV cache and the predictor.
+/// The result of anything in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a run stopped or was refused.
@@ -71,11 +71,32 @@ pub enum Error {
         problem: String,
     },
     /// The loss is no longer a number.
-    #[error("the gradient of step {step} is not finite; lower the learning rate")]
+    #[error(
+        "the gradient of step {step} is not finite; lower the learning rate and start again in another folder"
+    )]
     Diverged {
         /// The step.
         step: u64,
     },
+    /// An example cannot be trained on.
+    #[error("example {index} {problem}")]
+    Example {
+        /// Its index in the stream.
+        index: u64,
+        /// What is wrong, as the end of a sentence.
+        problem: String,
+    },
+    /// The caller's validation failed.
+    #[error("validation at step {step} failed: {problem}")]
+    Validation {
+        /// The step.
+        step: u64,
+        /// What it said.
+        problem: String,
+    },
+    /// The tensor library refused.
+    #[error("tensor operation failed: {0}")]
+    Tensor(#[from] candle_core::Error),
     /// A picture could not be drawn.
     #[error(transparent)]
     Plot(#[from] demask_plot::Error),
@@ -89,13 +110,13 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: a file that could not be read.
-    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |cause| Self::Read { path, cause }
     }
 
     /// For `map_err`: a file that could not be written.
-    pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |cause| Self::Write { path, cause }
     }

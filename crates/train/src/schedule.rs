@@ -3,6 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 /// Warm-up and cosine decay.
+///
+/// ```
+/// use demask_train::schedule::Schedule;
+/// let schedule = Schedule { peak: 3e-3, warmup: 100, floor: 0.1 };
+/// assert!(schedule.rate(0, 1000) < schedule.rate(99, 1000));
+/// assert_eq!(schedule.rate(99, 1000), 3e-3);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {

@@ -55,13 +55,8 @@ pub enum Error {
     #[error("the tokenizer could not be trained: {0}")]
     Library(String),
     /// A file could not be written.
-    #[error("cannot write {path}: {source}")]
-    Write {
-        /// Which file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] demask_model::Error),
 }
 
 /// Trains a tokenizer of at most `vocab_limit` tokens on `texts`.
@@ -205,10 +200,7 @@ fn assemble(vocabulary: &[String], merges: &[Value]) -> Result<Tokenizer, Error>
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let failed = |source| Error::Write { path: path.display().to_string(), source };
-    let partial = path.with_extension("json.partial");
-    std::fs::write(&partial, text).map_err(failed)?;
-    std::fs::rename(&partial, path).map_err(failed)
+    Ok(demask_model::file::replace(path, |out| out.write_all(text.as_bytes()))?)
 }
 
 fn library(error: tokenizers::Error) -> Error {

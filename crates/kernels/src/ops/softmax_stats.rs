@@ -21,7 +21,15 @@ pub struct SoftmaxStats {
     pub entropy: f32,
 }
 
-/// Statistics of one row. A NaN, a `+∞`, or nothing but `−∞` among the logits makes every probability NaN.
+/// Statistics of one row.
+///
+/// ```
+/// let stats = demask_kernels::softmax_stats(&[0.0, 2.0, 2.0, -1.0]);
+/// assert_eq!(stats.argmax, 1); // the lowest index on a tie
+/// assert!((stats.top1 - stats.top2).abs() < 1e-6 && stats.entropy > 0.6);
+/// ```
+///
+/// A NaN, a `+∞`, or nothing but `−∞` among the logits makes every probability NaN.
 ///
 /// # Panics
 /// If `logits` is empty.

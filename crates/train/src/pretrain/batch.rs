@@ -10,7 +10,7 @@ use demask_decode::rng::{Purpose, Rng};
 use demask_model::{Packed, Spec};
 
 use super::config::{Data, Objective, Stage};
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A prompt and one right response, as token ids without padding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

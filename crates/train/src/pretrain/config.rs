@@ -8,8 +8,8 @@ use std::path::Path;
 use demask_model::checkpoint::Dtype;
 use serde::{Deserialize, Serialize};
 
-use super::error::{Error, Result};
 use super::muon::Muon;
+use crate::error::{Error, Result};
 use crate::optimizer::AdamW;
 use crate::schedule::Schedule;
 

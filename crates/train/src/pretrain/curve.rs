@@ -7,7 +7,7 @@ use std::path::Path;
 use demask_model::checkpoint::write;
 
 use super::config::Objective;
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Mean numbers of the steps up to `step`, since the point before.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,8 +8,8 @@ use demask_model::Spec;
 use demask_model::checkpoint::{Dtype, Mapped, WEIGHTS, write};
 use serde_json::{Value, json};
 
-use super::error::{Error, Result};
 use super::layout::Layout;
+use crate::error::{Error, Result};
 
 /// Files of a tokenizer folder that travel with the weights, where present.
 const TOKENIZER: [&str; 6] = [

@@ -9,7 +9,6 @@
 mod batch;
 mod config;
 mod curve;
-mod error;
 mod export;
 mod layout;
 mod loss;
@@ -20,10 +19,10 @@ mod state;
 pub mod step;
 mod weights;
 
+pub use crate::error::{Error, Result};
 pub use batch::{Batch, BatchPart, Batches, Example, ExampleSource};
 pub use config::{Config, Data, Model, Objective, Report, Stage, Stored};
 pub use curve::{Curve, Point, Score};
-pub use error::{Error, Result};
 pub use export::export;
 pub use layout::{Layout, Slot};
 pub use loss::{Loss, cross_entropy, differentiable};

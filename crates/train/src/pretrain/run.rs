@@ -11,7 +11,6 @@ use demask_model::{Spec, Transformer};
 use super::batch::{Batches, ExampleSource};
 use super::config::{Config, Objective, Stage};
 use super::curve::{Curve, Point, Score};
-use super::error::{Error, Result};
 use super::export::export;
 use super::layout::Layout;
 use super::loss::Loss;
@@ -19,6 +18,7 @@ use super::muon::Matrices;
 use super::state::State;
 use super::step::{self, Gradient};
 use super::weights;
+use crate::error::{Error, Result};
 use crate::optimizer::{self, Moments};
 
 /// Who hears of a run's progress and judges its weights.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::{Mapped, Store, write};
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 use crate::optimizer::Moments;
 
 /// States kept in the folder.

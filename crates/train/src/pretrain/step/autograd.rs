@@ -4,8 +4,8 @@ use candle_core::{DType, Device, Tensor, Var};
 use demask_model::{Spec, Transformer};
 
 use super::Gradient;
+use crate::error::Result;
 use crate::pretrain::batch::BatchPart;
-use crate::pretrain::error::Result;
 use crate::pretrain::layout::Layout;
 use crate::pretrain::loss::{self, Loss};
 use crate::pretrain::weights;

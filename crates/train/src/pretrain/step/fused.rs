@@ -11,8 +11,8 @@ use demask_model::Spec;
 use super::Gradient;
 use super::block::{Geometry, Kept, Places, Scratch, through, weight};
 use super::rows::{asking, gather, room, scatter_add};
+use crate::error::Result;
 use crate::pretrain::batch::BatchPart;
-use crate::pretrain::error::Result;
 use crate::pretrain::layout::Layout;
 use crate::pretrain::loss::{Loss, cross_entropy};
 

@@ -16,9 +16,9 @@ pub use autograd::Autograd;
 pub use fused::Fused;
 
 use super::batch::BatchPart;
-use super::error::Result;
 use super::layout::Layout;
 use super::loss::Loss;
+use crate::error::Result;
 
 /// Something that differentiates the loss.
 pub trait Gradient {
