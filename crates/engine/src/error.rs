@@ -20,12 +20,12 @@ pub enum Error {
     #[error(transparent)]
     Decode(#[from] Decode),
     /// A predictor does not fit the model.
-    #[error("{}: {cause}", path.display())]
+    #[error("{}: {problem}", path.display())]
     Predictor {
         /// The predictor's file.
         path: PathBuf,
         /// Why.
-        cause: Decode,
+        problem: String,
     },
     /// generation_config.json cannot be used.
     #[error("{}: {problem}", path.display())]

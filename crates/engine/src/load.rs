@@ -165,7 +165,7 @@ impl Loader<'_> {
             (None, _) => return Ok(None),
         };
         let fits = predictor.check_fit(backbone.spec(), &backbone.fingerprint());
-        fits.map_err(|cause| Error::Predictor { path, cause })?;
+        fits.map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
         Ok(Some(predictor))
     }
 }

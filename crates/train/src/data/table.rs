@@ -43,7 +43,8 @@ impl Table {
             .map_err(|cause| bad(format!("is not a readable parquet file ({cause})")))?;
         let schema = reader.metadata().file_metadata().schema();
         let has = |name: &str| schema.get_fields().iter().any(|field| field.name() == name);
-        if !has("messages") && !(has("prompt") && has("response")) {
+        let pair = has("prompt") && has("response");
+        if !has("messages") && !pair {
             return Err(bad("has neither a column messages nor columns prompt and response".into()));
         }
         let groups = reader.metadata().row_groups().iter().map(|group| group.num_rows() as usize).collect();
