@@ -1,5 +1,7 @@
 //! Many prompts decoded together; each answer is what it would be alone.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use demask::Model;
 
 fn main() -> demask::Result<()> {

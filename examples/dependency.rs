@@ -1,5 +1,7 @@
 //! The predicted dependency matrix D̂ of a canvas, and the positions that DEMASK unmasks in its first step.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use demask::{Decoding, Model, Prompt};
 
 fn main() -> demask::Result<()> {

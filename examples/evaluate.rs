@@ -1,5 +1,7 @@
 //! Strategies on a task with checked answers: the runner that makes the paper's tables, in a few lines.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use std::ops::ControlFlow;
 
 use demask::eval::report::summary::Summary;

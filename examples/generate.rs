@@ -1,5 +1,7 @@
 //! One prompt, one answer: `cargo run --release -p demask --example generate -- "PROMPT"`.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use demask::Model;
 
 fn main() -> demask::Result<()> {

@@ -1,5 +1,7 @@
 //! Gaps anywhere in a text: `[MASK]` is one token, `[MASK:3]` is three; everything else stays as it is.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use demask::{Model, Prompt};
 
 fn main() -> demask::Result<()> {

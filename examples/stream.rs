@@ -1,5 +1,7 @@
 //! The steps of a decoding as an iterator, and an observer that may end it.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use std::ops::ControlFlow;
 
 use demask::{Canvas, Model, Observer, StepRecord};
