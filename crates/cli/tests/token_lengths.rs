@@ -3,7 +3,14 @@
 use demask::eval::task::{Split, all, mixture, problems};
 use demask::train::tokenizer;
 
-const LONGEST_EXAMPLE: usize = 112;
+/// The longest response the embedded model is trained to write, with its end of sequence.
+const LONGEST_RESPONSE: usize = 128;
+/// Room that fresh names may take beyond it: they are cut into more tokens than any in training.
+const FRESH_ROOM: usize = 16;
+/// What its positions leave for prompt and response together.
+const LONGEST_EXAMPLE: usize = 384;
+/// Made-up and fresh words are split (an eighth of all names are made up), the others are whole.
+const TOKENS_PER_WORD: f64 = 1.4;
 
 /// What the chat template adds around a prompt and a response.
 const TEMPLATE: usize = 6;
@@ -12,32 +19,33 @@ const TEMPLATE: usize = 6;
 fn examples_are_short_and_made_of_whole_words() {
     let texts =
         mixture(&[], Split::Train, 0).take(8000).flat_map(|problem| [problem.prompt, problem.response]);
-    let tokenizer = tokenizer::train(texts, 2048).expect("the tasks' text is plain");
+    let tokenizer = tokenizer::train(texts, 3072).expect("the tasks' text is plain");
     let length = |text: &str| tokenizer.encode(text, false).expect("every text is encodable").len();
+    for number in 0..=199 {
+        assert_eq!(length(&format!(" {number}")), 1, "{number} is split");
+    }
     let mut report = format!("vocabulary {}\n", tokenizer.get_vocab_size(true));
-    for task in all() {
-        let lengths: Vec<[usize; 2]> = problems(task.as_ref(), Split::Test, 1)
-            .take(1000)
-            .map(|problem| {
-                for text in [&problem.prompt, &problem.response] {
-                    assert!(length(text) <= words(text), "a word is split in {text:?}");
-                }
-                [length(&problem.prompt), length(&problem.response)]
-            })
-            .collect();
-        let mean =
-            |part: usize| lengths.iter().map(|pair| pair[part] as f64).sum::<f64>() / lengths.len() as f64;
-        let most = |part: usize| lengths.iter().map(|pair| pair[part]).max().unwrap_or(0);
-        let whole = lengths.iter().map(|pair| pair[0] + pair[1] + TEMPLATE).max().unwrap_or(0);
-        assert!(whole <= LONGEST_EXAMPLE, "{}: {whole} tokens", task.name());
+    for (task, split) in all().iter().flat_map(|task| [(task, Split::Test), (task, Split::Fresh)]) {
+        let (mut most, mut tokens, mut words_in_all) = ([0; 3], 0, 0);
+        for problem in problems(task.as_ref(), split, 1).take(500) {
+            let [prompt, response] = [&problem.prompt, &problem.response].map(|text| length(text));
+            let counts = [prompt, response + 1, prompt + response + TEMPLATE];
+            most = std::array::from_fn(|i| most[i].max(counts[i]));
+            tokens += prompt + response;
+            words_in_all += words(&problem.prompt) + words(&problem.response);
+        }
+        let ratio = tokens as f64 / words_in_all as f64;
         report += &format!(
-            "{:8} prompt mean {:.1} max {}, response mean {:.1} max {}, example max {whole}\n",
+            "{:8} {split:?}: prompt at most {}, response {}, both {}; {ratio:.2} tokens a word\n",
             task.name(),
-            mean(0),
-            most(0),
-            mean(1),
-            most(1)
+            most[0],
+            most[1],
+            most[2]
         );
+        let room = if split == Split::Fresh { FRESH_ROOM } else { 0 };
+        assert!(most[1] <= LONGEST_RESPONSE + room && most[2] <= LONGEST_EXAMPLE, "{report}");
+        // Fresh words are split by intent.
+        assert!(split == Split::Fresh || ratio < TOKENS_PER_WORD, "{report}");
     }
     // Shown with `--nocapture`, and whenever the test fails.
     eprint!("{report}");

@@ -19,8 +19,8 @@ use self::examples::Problems;
 use self::watch::Terminal;
 
 /// Problems whose text the tokenizer is trained on, and the most tokens it may have.
-const TOKENIZER_PROBLEMS: usize = 20_000;
-const TOKENIZER_LIMIT: usize = 2048;
+const TOKENIZER_PROBLEMS: usize = 40_000;
+const TOKENIZER_LIMIT: usize = 3072;
 const LARGEST_VOCABULARY: usize = 1 << 20;
 
 /// Trains a small masked-diffusion model from scratch; continues by itself where it was stopped.
