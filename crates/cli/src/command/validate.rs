@@ -25,7 +25,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     SubAdditivity(SubAdditivity),
-    Bound(Bound),
+    Bound(Box<Bound>),
     Decoding(Box<decoding::Args>),
 }
 
