@@ -226,7 +226,7 @@ impl Scene {
         };
         let past = teller.tense == Tense::Past && !pattern.contains("now") && teller.chance(40);
         let pattern = if past {
-            pattern.replace(" are ", " were ").replace("were left", "were left")
+            pattern.replace(" are ", " were ")
         } else {
             pattern.to_owned()
         };
