@@ -5,9 +5,11 @@
 //! keep the names of Dream's. Invariant: `decode(encode(text)) == text` for every UTF-8 text, because the pieces
 //! of the split cover the text and every byte is a token.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
+use demask_model::files;
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -206,9 +208,16 @@ fn assemble(vocabulary: &[String], merges: &[Value]) -> Result<Tokenizer, Error>
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |source| Error::Write { path: path.display().to_string(), source };
-    let partial = path.with_extension("json.partial");
-    std::fs::write(&partial, text).map_err(failed)?;
-    std::fs::rename(&partial, path).map_err(failed)
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let partial = path.with_file_name(format!("{}{name}{}", files::partial_prefix(), files::PARTIAL));
+    let commit = || {
+        let mut file = std::fs::File::create(&partial)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&partial, path)?;
+        files::sync_folder_of(path)
+    };
+    commit().map_err(failed)
 }
 
 fn library(error: tokenizers::Error) -> Error {
