@@ -27,6 +27,9 @@ pub struct ModelArgs {
     /// Precision of the weights [default: as stored]
     #[arg(long, value_enum)]
     pub dtype: Option<DtypeArg>,
+    /// Read the weights into memory instead of mapping their files; for files that others may overwrite
+    #[arg(long)]
+    pub no_mmap: bool,
     /// Threads of the computation [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
@@ -108,7 +111,7 @@ impl ModelArgs {
             DeviceArg::Cuda => candle_core::Device::new_cuda(0).context("cannot open the CUDA device")?,
             DeviceArg::Metal => candle_core::Device::new_metal(0).context("cannot open the Metal device")?,
         };
-        Ok(LoadOptions { device, dtype: self.dtype.map(DtypeArg::precision) })
+        Ok(LoadOptions { mapped: !self.no_mmap, device, dtype: self.dtype.map(DtypeArg::precision) })
     }
 
     /// The loader of what the flags name.

@@ -268,14 +268,10 @@ impl FromArgs {
             headers.push(header);
             samples.extend(more);
         }
-        if let Some(other) =
-            headers.iter().find(|h| h.backbone != headers[0].backbone || h.eos != headers[0].eos)
-        {
-            usage!(
-                "the folders are of different models or end-of-sequence policies ({} and {})",
-                headers[0].model,
-                other.model
-            );
+        for (folder, other) in self.from.iter().zip(&headers) {
+            if let Err(problem) = headers[0].agrees(other) {
+                usage!("{} does not belong with {}: {problem}", folder.display(), self.from[0].display());
+            }
         }
         Ok((headers.swap_remove(0), samples))
     }

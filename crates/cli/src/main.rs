@@ -59,17 +59,25 @@ enum Command {
     Bench(command::bench::Args),
     Completions(command::completions::Args),
     #[command(hide = true)]
+    TemplateExec,
+    #[command(hide = true)]
     SandboxExec(command::sandbox_exec::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Command::SandboxExec(args) = &cli.command {
-        return command::sandbox_exec::run(args);
+    match &cli.command {
+        Command::SandboxExec(args) => return command::sandbox_exec::run(args),
+        Command::TemplateExec => return demask::model::text::template_worker(),
+        _ => {}
+    }
+    if let Ok(program) = std::env::current_exe() {
+        demask::model::text::isolate_templates(program, "template-exec");
     }
     if !matches!(&cli.command, Command::Bench(args) if args.leaves_allocator()) {
         demask::kernels::reuse_freed_memory();
     }
+    demask::model::checkpoint::guard_mappings();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -105,8 +113,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Synthesize(args) => command::synthesize::run(&args),
         Command::Bench(args) => command::bench::run(&args),
         Command::Completions(args) => command::completions::run(&args),
-        // Taken before this: it has an exit code of its own.
-        Command::SandboxExec(_) => Ok(()),
+        // Taken before this: they have exit codes of their own.
+        Command::SandboxExec(_) | Command::TemplateExec => Ok(()),
     }
 }
 

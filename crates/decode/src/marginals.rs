@@ -1,6 +1,7 @@
 //! Per-position statistics of one forward pass: the paper's `p_top1` and its relatives, computed
 //! while logits stream by, so `|M|×V` need not exist.
 
+use std::fmt;
 use std::str::FromStr;
 
 use demask_kernels::{SoftmaxStats, least_run, softmax_stats};
@@ -34,6 +35,8 @@ pub struct Suppression {
     /// A position that would take one of these waits: its confidence is zero, and that of the others is as if these
     /// tokens did not exist (LLaDA's `confidence_eos_eot_inf`, at any temperature).
     pub deferred: Vec<u32>,
+    /// What [`Suppression::hold`] was asked for, for records.
+    pub held: HoldEos,
 }
 
 /// Where the end of a response is held back, as LLaDA does.
@@ -65,9 +68,20 @@ impl FromStr for HoldEos {
     }
 }
 
+impl fmt::Display for HoldEos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "never",
+            Self::Logits => "logits",
+            Self::Confidence => "confidence",
+        })
+    }
+}
+
 impl Suppression {
     /// Holds the end of the response back; `eos` are the ids that end one, the config's first.
     pub fn hold(&mut self, hold: HoldEos, eos: &[u32]) {
+        self.held = hold;
         match hold {
             HoldEos::Never => {}
             HoldEos::Logits => self.ids.extend(eos.first()),

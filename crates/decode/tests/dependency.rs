@@ -42,7 +42,7 @@ fn predicted_dependency_of_both_files() {
     for (name, which) in [("row_i", HiddenRow::I), ("row_i_minus_1", HiddenRow::IMinusOne)] {
         let predictor = load(&format!("predictor_{name}.safetensors"));
         assert_eq!(predictor.metadata().hidden_row, which);
-        predictor.check_fit(backbone.spec(), &backbone.fingerprint()).unwrap();
+        predictor.check_fit(&backbone).unwrap();
         for n in 0..2 {
             let ids = arrays.ids(&format!("forward.{n}.ids"));
             let ours = predictor.predict(&hidden(&backbone, &ids, which));
@@ -325,14 +325,14 @@ fn unusable_files_are_refused_with_a_sentence() {
 #[test]
 fn a_predictor_of_another_backbone_is_refused() {
     let backbone = support::backbone();
-    let (spec, fingerprint) = (backbone.spec(), backbone.fingerprint());
+    let fingerprint = backbone.fingerprint();
     let made = |width: usize, change: &dyn Fn(&mut Metadata)| {
         let mut metadata = Metadata::new(HiddenRow::I);
         change(&mut metadata);
         Predictor::from_merged(width, vec![vec![0.0; width * width]], Mix::Mean, metadata).unwrap()
     };
-    made(64, &|m| m.backbone = Some(fingerprint.clone())).check_fit(spec, &fingerprint).unwrap();
-    let refused = |predictor: Predictor| predictor.check_fit(spec, &fingerprint).unwrap_err().to_string();
+    made(64, &|m| m.backbone = Some(fingerprint.clone())).check_fit(&backbone).unwrap();
+    let refused = |predictor: Predictor| predictor.check_fit(&backbone).unwrap_err().to_string();
     assert!(refused(made(32, &|_| ())).contains("width 32 but the backbone's are 64"));
     assert!(
         refused(made(64, &|m| m.backbone = Some("another".into()))).contains("trained on backbone another")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use demask_decode::Context;
 use demask_decode::dependency::Predictor;
 use demask_model::checkpoint::source::{self, HubOptions, Progress};
-use demask_model::{Backbone as _, LoadOptions, Precision, Transformer};
+use demask_model::{LoadOptions, Precision, Transformer};
 
 use crate::defaults::Defaults;
 #[cfg(feature = "embedded")]
@@ -164,7 +164,7 @@ impl Loader<'_> {
             (None, None) => (embedded::predictor()?, embedded::NAME.into()),
             (None, _) => return Ok(None),
         };
-        let fits = predictor.check_fit(backbone.spec(), &backbone.fingerprint());
+        let fits = predictor.check_fit(backbone);
         fits.map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
         Ok(Some(predictor))
     }

@@ -64,7 +64,7 @@ impl Model {
 
     /// The same with a dependency predictor, which must fit the backbone.
     pub fn with_predictor(self, predictor: Predictor) -> Result<Self> {
-        predictor.check_fit(self.backbone.spec(), &self.backbone.fingerprint())?;
+        predictor.check_fit(self.backbone.as_ref())?;
         Ok(self.with_checked_predictor(predictor))
     }
 

@@ -136,7 +136,7 @@ fn records_of_other_settings_are_refused_with_what_differs() {
     let mut other = plan(500);
     other.decoding.seed = 12;
     let error = model.run(folder.path(), &other, 2).unwrap_err().to_string();
-    assert!(error.contains("seed 11 there, 12 here"), "{error}");
+    assert!(error.contains("seed is 11 there, 12 here"), "{error}");
 }
 
 #[test]

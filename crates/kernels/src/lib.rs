@@ -20,7 +20,7 @@ mod tile;
 mod tile_i8;
 
 pub use dispatch::{Isa, force, isa};
-pub use memory::reuse_freed_memory;
+pub use memory::{give_back_memory, reuse_freed_memory};
 pub use ops::add::add;
 pub use ops::attention::{Heads, Segment, attention, attention_backward};
 pub use ops::gemm::{Weights, gemm};

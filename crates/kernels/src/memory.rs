@@ -23,6 +23,17 @@ pub fn reuse_freed_memory() {
     }
 }
 
+/// Gives freed memory back that [`reuse_freed_memory`] had the C library keep; for a program that is idle.
+pub fn give_back_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: malloc_trim takes the allocator's locks and touches only memory that is free.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+    }
+}
+
 /// A row-major matrix that several threads write, each its own tiles.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid<'a> {

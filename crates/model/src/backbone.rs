@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::Spec;
 use crate::error::{Error, Result};
 
+/// The precision of weights that are used as their file has them.
+pub const AS_STORED: &str = "stored";
+
 /// A masked-diffusion model.
 pub trait Backbone: Send + Sync {
     /// Shape and special ids.
@@ -32,6 +35,17 @@ pub trait Backbone: Send + Sync {
 
     /// Identifies the weights, so that a predictor trained on one backbone is not used on another.
     fn fingerprint(&self) -> String;
+
+    /// Whether this is the model of a fingerprint: its own, that of the checkpoint it was made of in another precision,
+    /// or the one that versions before 0.2 gave it.
+    fn answers_to(&self, fingerprint: &str) -> bool {
+        self.fingerprint() == fingerprint
+    }
+
+    /// The precision it was brought to when it was loaded.
+    fn precision(&self) -> String {
+        AS_STORED.to_owned()
+    }
 }
 
 /// Which hidden row stands for position `i` when the dependency predictor reads it. The paper is

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::arch;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::gguf::{self, Gguf};
 
 /// Shape, numerics and special ids of a backbone.
@@ -67,8 +68,7 @@ impl Spec {
             return Gguf::open(folder)?.spec();
         }
         let path = folder.join("config.json");
-        let text =
-            std::fs::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
+        let text = files::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
         Self::from_json(&text, &path)
     }
 

@@ -29,6 +29,22 @@ pub enum Error {
         /// What the system said.
         cause: io::Error,
     },
+    /// Another process writes to the folder.
+    #[error("{} is being written by process {holder}; wait for its end, or name another folder", folder.display())]
+    Locked {
+        /// The folder.
+        folder: PathBuf,
+        /// The number of the process.
+        holder: String,
+    },
+    /// A mapped file is not what it was when it was opened.
+    #[error("{} was changed while it is in use ({change}); restore it and start again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// How it differs.
+        change: String,
+    },
     /// A folder lacks what every checkpoint has.
     #[error("{} is not a checkpoint folder: it has no {wanted}", path.display())]
     NotACheckpoint {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::files;
 
 /// A file that appears under its name only when [`Pending::finish`] is called.
 ///
@@ -35,7 +36,8 @@ impl Pending {
             _ => Path::new("."),
         };
         let mut builder = tempfile::Builder::new();
-        builder.prefix(".").suffix(".partial");
+        let prefix = files::partial_prefix();
+        builder.prefix(&prefix).suffix(files::PARTIAL);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let file = builder.tempfile_in(folder).map_err(Error::write(path))?;
@@ -49,7 +51,7 @@ impl Pending {
             let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.as_file().sync_all()?;
             file.persist(&path).map_err(io::Error::from)?;
-            Ok(())
+            files::sync_folder_of(&path)
         };
         complete().map_err(Error::write(&path))
     }

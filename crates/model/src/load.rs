@@ -6,17 +6,21 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 
 use crate::arch;
+use crate::checkpoint::digest::{Content, digest};
 use crate::checkpoint::quantized::{self, packed_name, scale_name};
-use crate::checkpoint::{Dtype, Mapped, Quantized, Store};
+use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized, Store};
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::gguf::{self, Gguf};
 use crate::layer::{Embedding, Linear};
-use crate::transformer::{Parameters, Transformer};
+use crate::transformer::{Parameters, Provenance, Transformer};
 
 /// Where and in which precision a checkpoint is run.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
+    /// Whether files are mapped; otherwise they are read, which takes their size in memory and does not care what
+    /// becomes of them.
+    pub mapped: bool,
     /// Compute device.
     pub device: Device,
     /// Precision of the weights; `None` keeps them as stored, mapped and uncopied on the CPU, where
@@ -50,7 +54,18 @@ impl Precision {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { device: Device::Cpu, dtype: None }
+        Self { mapped: true, device: Device::Cpu, dtype: None }
+    }
+}
+
+impl LoadOptions {
+    /// What a model loaded with these options says of itself.
+    pub(crate) fn provenance(&self, files: Vec<Bytes>, aliases: Vec<String>) -> Provenance {
+        let precision = self.dtype.map(|precision| match precision {
+            Precision::Float(dtype) => dtype.to_string(),
+            Precision::Int8 { group } => format!("int8 in groups of {group}"),
+        });
+        Provenance { files, aliases, precision }
     }
 }
 
@@ -62,10 +77,10 @@ impl Transformer {
     /// Loads the checkpoint in `folder`, or a GGUF file.
     pub fn load(folder: &Path, options: &LoadOptions) -> Result<Self> {
         if gguf::is_gguf(folder) {
-            return gguf::transformer(&Gguf::open(folder)?, options);
+            return gguf::transformer(&Gguf::open_as(folder, options.mapped)?, options);
         }
         let spec = Spec::from_folder(folder)?;
-        Self::from_store(spec, &Store::open(folder)?, options)
+        Self::from_store(spec, &Store::open_as(folder, options.mapped)?, options)
     }
 
     /// Loads from tensors that are already open.
@@ -87,14 +102,47 @@ impl Transformer {
             }
             None => Vec::new(),
         };
-        let fingerprint = fingerprint(&spec, &norm);
-        Self::new(spec, options.device.clone(), fingerprint, &mut FromStore { store, options })
+        let aliases = [Some(old_fingerprint(&spec, &norm)), store.metadata().get(ORIGIN).cloned()];
+        let fingerprint = store.fingerprint(&spec);
+        let provenance = options.provenance(store.files(), aliases.into_iter().flatten().collect());
+        let from = &mut FromStore { store, options };
+        Ok(Self::new(spec, options.device.clone(), fingerprint, from)?.coming_from(provenance))
     }
 }
 
-/// A hash of the shape and the final norm's weights: equal for every dtype and quantisation of one
-/// model, different for another training run.
-pub(crate) fn fingerprint(spec: &Spec, norm: &[f32]) -> String {
+impl Store {
+    /// Identifies the weights of a model of this shape: a digest of every tensor, a predictor's apart.
+    pub fn fingerprint(&self, spec: &Spec) -> String {
+        let own = self.names().filter(|name| !TOLERATED.iter().any(|t| name.contains(t)));
+        let contents: Vec<Content<'_>> = own.filter_map(|name| self.content(name)).collect();
+        digest(&about(spec), &contents)
+    }
+}
+
+/// Everything besides the weights that a model's numbers depend on.
+pub(crate) fn about(spec: &Spec) -> String {
+    format!(
+        "{} {} {} {} {} {} {} {} {:?} {:?} {}",
+        spec.architecture,
+        spec.vocab,
+        spec.hidden,
+        spec.layers,
+        spec.heads,
+        spec.kv_heads,
+        spec.head_dim,
+        spec.ffn,
+        spec.eps,
+        spec.rope_theta,
+        spec.shift
+    )
+}
+
+/// Metadata of a file that was made of another checkpoint in another precision: that one's fingerprint.
+pub(crate) const ORIGIN: &str = "demask.origin";
+
+/// What versions before 0.2 told models apart by: a hash of the shape and the final norm's weights. Predictors of that
+/// time carry it.
+pub(crate) fn old_fingerprint(spec: &Spec, norm: &[f32]) -> String {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     let mut eat =
         |bytes: &[u8]| bytes.iter().for_each(|&b| hash = (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));

@@ -14,6 +14,11 @@ pub const SMALL_LAYER: usize = 1 << 20;
 /// Rows over which packing such a layer's weights no longer counts, while their activations stay in cache as well.
 pub const SMALL_ROWS: usize = 384;
 
+/// Gives memory that was freed back to the system, where the allocator keeps it for later.
+pub fn give_back() {
+    demask_kernels::give_back_memory();
+}
+
 /// Bytes by use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {

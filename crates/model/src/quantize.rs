@@ -15,6 +15,7 @@ use crate::checkpoint::write::{self, Declared, Written};
 use crate::checkpoint::{INDEX, Mapped, Quantized, Store, WEIGHTS};
 use crate::config::Spec;
 use crate::error::{Error, Result};
+use crate::load::ORIGIN;
 
 /// Endings of weight files in other formats, which a quantised folder does not repeat.
 const OTHER_WEIGHTS: &[&str] = &["bin", "pt", "pth", "gguf", "msgpack", "h5", "onnx"];
@@ -62,7 +63,10 @@ pub fn folder(
 
     let declared: Vec<Declared> = plan.iter().map(|(declared, _)| declared.clone()).collect();
     let sources: BTreeMap<&str, &Source> = plan.iter().map(|(d, s)| (d.name.as_str(), s)).collect();
-    let metadata = BTreeMap::from([(GROUP_KEY.to_owned(), settings.group.to_string())]);
+    let metadata = BTreeMap::from([
+        (GROUP_KEY.to_owned(), settings.group.to_string()),
+        (ORIGIN.to_owned(), store.fingerprint(&spec)),
+    ]);
     let options = write::Options { max_shard_bytes: settings.max_shard_bytes, metadata };
     let quantize = |weight: &Mapped| {
         let quantized = Quantized::quantize(weight, settings.group).map_err(std::io::Error::other);

@@ -9,7 +9,8 @@ use candle_core::{Device, Tensor};
 use demask_kernels::Segment;
 
 use crate::arch::{self, Names};
-use crate::backbone::{self, Backbone, KvCache, Pass, Query, Rows};
+use crate::backbone::{self, AS_STORED, Backbone, KvCache, Pass, Query, Rows};
+use crate::checkpoint::Bytes;
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::layer::{Attention, Embedding, Linear, Mlp, RmsNorm, Rope, ShadowKeys, residual};
@@ -34,6 +35,19 @@ pub struct Transformer {
     norm: RmsNorm,
     head: Linear,
     fingerprint: String,
+    /// What it was loaded from; see [`Provenance`].
+    provenance: Provenance,
+}
+
+/// Where a Transformer's weights come from.
+#[derive(Debug, Default)]
+pub(crate) struct Provenance {
+    /// Mapped files, looked at before every pass.
+    pub(crate) files: Vec<Bytes>,
+    /// Other fingerprints it answers to.
+    pub(crate) aliases: Vec<String>,
+    /// The precision the weights were brought to, if not the stored one.
+    pub(crate) precision: Option<String>,
 }
 
 struct Block {
@@ -91,7 +105,13 @@ impl Transformer {
         let norm = RmsNorm::new(from.vector(names.norm, spec.hidden)?, spec.eps);
         let head = if spec.tied { names.embed } else { names.head };
         let head = from.linear(head, [spec.vocab, spec.hidden], false)?;
-        Ok(Self { spec, device, embed, blocks, norm, head, fingerprint })
+        let provenance = Provenance::default();
+        Ok(Self { spec, device, embed, blocks, norm, head, fingerprint, provenance })
+    }
+
+    /// The same, knowing where its weights come from.
+    pub(crate) fn coming_from(self, provenance: Provenance) -> Self {
+        Self { provenance, ..self }
     }
 
     /// Hidden rows after the final norm `[rows, d]`: all of them, or those named. Differentiable
@@ -328,6 +348,7 @@ impl Backbone for Transformer {
     }
 
     fn forward(&self, batch: &mut [Query<'_>]) -> Result<Vec<Pass>> {
+        self.provenance.files.iter().try_for_each(Bytes::check)?;
         for query in &mut *batch {
             backbone::check(&self.spec, query)?;
             if let Some(reuse) = query.cache.as_mut().filter(|r| !r.cache.holds(query.tokens.len())) {
@@ -391,6 +412,14 @@ impl Backbone for Transformer {
 
     fn fingerprint(&self) -> String {
         self.fingerprint.clone()
+    }
+
+    fn answers_to(&self, fingerprint: &str) -> bool {
+        self.fingerprint == fingerprint || self.provenance.aliases.iter().any(|alias| alias == fingerprint)
+    }
+
+    fn precision(&self) -> String {
+        self.provenance.precision.clone().unwrap_or_else(|| AS_STORED.to_owned())
     }
 }
 

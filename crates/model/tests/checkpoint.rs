@@ -266,3 +266,141 @@ fn contradictory_plans_are_refused() {
     );
     assert_eq!(file_names(folder.path()), ["model.safetensors"]);
 }
+
+#[test]
+fn a_fingerprint_sees_every_tensor_and_survives_quantising() {
+    use demask_model::quantize::{self, Settings};
+    use demask_model::{Backbone, LoadOptions, Transformer};
+
+    let folder =
+        |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name);
+    let toy = folder("dream-toy");
+    let load = |path: &std::path::Path| Transformer::load(path, &LoadOptions::default()).unwrap();
+    let own = load(&toy).fingerprint();
+    // A copy whose up-projection of one layer is zeroed, everything else as it was.
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(toy.join(file), copy.path().join(file)).unwrap();
+    }
+    assert_eq!(load(copy.path()).fingerprint(), own);
+    let weights = copy.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let up = header.as_object().unwrap().keys().find(|name| name.contains("up_proj")).unwrap();
+    let place = |i: usize| 8 + length + header[up]["data_offsets"][i].as_u64().unwrap() as usize;
+    bytes[place(0)..place(1)].fill(0);
+    std::fs::write(&weights, bytes).unwrap();
+    let tuned = load(copy.path());
+    assert_ne!(tuned.fingerprint(), own);
+    assert!(!tuned.answers_to(&own));
+    // Another precision of the same weights is known by where it comes from.
+    let int8 = copy.path().join("int8");
+    quantize::folder(&toy, &int8, &Settings { group: 32, max_shard_bytes: 1 << 30 }, &mut |_| ()).unwrap();
+    let int8 = load(&int8);
+    assert!(int8.fingerprint() != own && int8.answers_to(&own) && !int8.answers_to(&tuned.fingerprint()));
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_mapped_is_noticed_and_one_that_is_read_does_not_care() {
+    use demask_model::{Backbone, LoadOptions, Query, Transformer};
+
+    let toy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/dream-toy");
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(toy.join(file), copy.path().join(file)).unwrap();
+    }
+    let load =
+        |mapped| Transformer::load(copy.path(), &LoadOptions { mapped, ..LoadOptions::default() }).unwrap();
+    let (mapped, read) = (load(true), load(false));
+    assert_eq!(mapped.fingerprint(), read.fingerprint());
+    let forward = |model: &Transformer| {
+        let mut batch = [Query { tokens: &[1, 2, 3], predict: &[1, 2], ..Query::default() }];
+        model.forward(&mut batch).map(drop)
+    };
+    forward(&mapped).unwrap();
+    let weights = copy.path().join("model.safetensors");
+    let bytes = std::fs::read(&weights).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    // Written in place, as `cp` does.
+    std::fs::write(&weights, &bytes).unwrap();
+    let error = forward(&mapped).unwrap_err().to_string();
+    assert!(error.contains("model.safetensors was changed while it is in use"), "{error}");
+    forward(&read).unwrap();
+    // A file that is replaced under its name keeps its old contents for those who have it.
+    let mapped = load(true);
+    std::fs::remove_file(&weights).unwrap();
+    std::fs::write(&weights, b"another").unwrap();
+    forward(&mapped).unwrap();
+}
+
+#[test]
+fn the_fingerprint_of_a_7b_checkpoint_is_quick() {
+    use std::io::{Seek, SeekFrom, Write};
+
+    use demask_model::Spec;
+
+    // Dream-7B's tensors over a file with nothing in it: their pages are there to be read, and take no disk.
+    let (hidden, ffn, vocab, kv) = (3584_u64, 18944_u64, 152_064_u64, 512_u64);
+    let mut tensors = vec![
+        ("model.embed_tokens.weight".to_owned(), vec![vocab, hidden]),
+        ("lm_head.weight".to_owned(), vec![vocab, hidden]),
+        ("model.norm.weight".to_owned(), vec![hidden]),
+    ];
+    for layer in 0..28 {
+        let name = |part: &str| format!("model.layers.{layer}.{part}");
+        for (part, shape) in [
+            ("self_attn.q_proj", [hidden, hidden]),
+            ("self_attn.k_proj", [kv, hidden]),
+            ("self_attn.v_proj", [kv, hidden]),
+            ("self_attn.o_proj", [hidden, hidden]),
+            ("mlp.gate_proj", [ffn, hidden]),
+            ("mlp.up_proj", [ffn, hidden]),
+            ("mlp.down_proj", [hidden, ffn]),
+        ] {
+            tensors.push((name(&format!("{part}.weight")), shape.to_vec()));
+        }
+        for (part, size) in [
+            ("input_layernorm.weight", hidden),
+            ("post_attention_layernorm.weight", hidden),
+            ("self_attn.q_proj.bias", hidden),
+            ("self_attn.k_proj.bias", kv),
+            ("self_attn.v_proj.bias", kv),
+        ] {
+            tensors.push((name(part), vec![size]));
+        }
+    }
+    let (mut header, mut end) = (serde_json::Map::new(), 0);
+    for (name, shape) in tensors {
+        let start = end;
+        end += 2 * shape.iter().product::<u64>();
+        header.insert(
+            name,
+            serde_json::json!({ "dtype": "BF16", "shape": shape, "data_offsets": [start, end] }),
+        );
+    }
+    let header = serde_json::Value::Object(header).to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = fs::File::create(folder.path().join("model.safetensors")).unwrap();
+    file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+    file.write_all(header.as_bytes()).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.set_len(8 + header.len() as u64 + end).unwrap();
+    let config = serde_json::json!({
+        "model_type": "Dream", "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": ffn,
+        "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6, "max_position_embeddings": 131_072, "tie_word_embeddings": false,
+        "mask_token_id": 151_666, "pad_token_id": 151_643, "bos_token_id": 151_643, "eos_token_id": 151_643,
+    });
+    let spec = Spec::from_json(&config.to_string(), Path::new("config.json")).unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let start = std::time::Instant::now();
+    let fingerprint = store.fingerprint(&spec);
+    let took = start.elapsed();
+    eprintln!(
+        "{} GB of weights: fingerprint {fingerprint} in {took:?}",
+        store.size_in_bytes() / 1_000_000_000
+    );
+    // Half a second is the promise; this is a test on a machine that others use.
+    assert!(took.as_secs_f64() < 5.0, "{took:?}");
+}

@@ -66,7 +66,7 @@ fn a_quantised_folder_equals_quantising_at_load() {
         let stored = load(&to, None);
         let at_load = load(&fixture(name), Some(Precision::Int8 { group: 64 }));
         assert_eq!(logits(&stored), logits(&at_load), "{name}");
-        assert_eq!(stored.fingerprint(), at_load.fingerprint());
+        assert!(stored.answers_to(&at_load.fingerprint()));
         let store = Store::open(&to).unwrap();
         assert_eq!(told, store.names().len());
         assert!(store.size_in_bytes() < Store::open(fixture(name)).unwrap().size_in_bytes());
@@ -102,8 +102,8 @@ fn mistakes_are_named() {
     // Another group than the scales were made for.
     let file = to.join("model.safetensors");
     let bytes = std::fs::read(&file).unwrap();
-    let text = String::from_utf8_lossy(&bytes[..2000]).into_owned();
-    let at = text.find("demask_int8_group\":\"64").unwrap() + "demask_int8_group\":\"".len();
+    let key = b"demask_int8_group\":\"";
+    let at = bytes.windows(key.len()).position(|part| part == key).unwrap() + key.len();
     let mut damaged = bytes;
     damaged[at..at + 2].copy_from_slice(b"32");
     std::fs::write(&file, damaged).unwrap();

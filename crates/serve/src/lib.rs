@@ -18,6 +18,9 @@ mod answer;
 mod engine;
 mod error;
 mod fields;
+mod housekeeping;
+mod intake;
+mod listen;
 mod metrics;
 mod openapi;
 mod page;
@@ -33,11 +36,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use demask_engine::{Decoding, Model};
+use tokio::sync::Semaphore;
 
 pub use error::Error;
+pub use intake::Doors;
+pub use listen::{Patience, serve_until};
 pub use routes::app;
-pub use run::{run, serve_until};
+pub use run::run;
 pub use tasks::{Posed, Tasks, Verdict};
+
+/// Bytes of bodies that are parsed and tokenised at once, or one body if it is larger.
+const PARSED_AT_ONCE: usize = 1 << 20;
 
 /// What is served.
 pub struct Served {
@@ -64,11 +73,27 @@ pub struct Settings {
     pub max_canvases: usize,
     /// Largest body in bytes.
     pub max_body: usize,
+    /// Connections at once; more wait.
+    pub connections: usize,
+    /// How long clients may take.
+    pub patience: Patience,
+    /// Which names and sites are answered.
+    pub doors: Doors,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { api_key: None, batch: 32, queue: 256, max_tokens: 4096, max_canvases: 64, max_body: 1 << 20 }
+        Self {
+            api_key: None,
+            batch: 32,
+            queue: 256,
+            max_tokens: 4096,
+            max_canvases: 64,
+            max_body: 1 << 20,
+            connections: 512,
+            patience: Patience::default(),
+            doors: Doors::default(),
+        }
     }
 }
 
@@ -80,6 +105,8 @@ pub struct Server {
     metrics: Arc<metrics::Metrics>,
     ids: watch::Ids,
     started: u64,
+    /// KiB of bodies that may be parsed and tokenised at once: it takes hundreds of times their size.
+    parsing: Semaphore,
 }
 
 impl Server {
@@ -96,6 +123,7 @@ impl Server {
             engine::Engine::start(served.clone(), metrics.clone(), settings.batch, settings.queue)
                 .map_err(Error::Start)?;
         let (ids, started) = (watch::Ids::default(), watch::now());
-        Ok((Arc::new(Self { served, settings, engine, metrics, ids, started }), thread))
+        let parsing = Semaphore::new(settings.max_body.max(PARSED_AT_ONCE).div_ceil(1024));
+        Ok((Arc::new(Self { served, settings, engine, metrics, ids, started, parsing }), thread))
     }
 }

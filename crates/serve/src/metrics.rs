@@ -54,13 +54,25 @@ impl Metrics {
         numbers.batches += 1;
         for (after, before) in canvases {
             let work = &mut numbers.work;
-            work.steps += after.steps - before.steps;
-            work.forwards += after.forwards - before.forwards;
-            work.committed += after.committed - before.committed;
-            work.seconds.forward += after.seconds.forward - before.seconds.forward;
-            work.seconds.marginals += after.seconds.marginals - before.seconds.marginals;
-            work.seconds.select += after.seconds.select - before.seconds.select;
+            // A step that masks more than it writes has less committed after it; what was counted stays counted.
+            work.steps += after.steps.saturating_sub(before.steps);
+            work.forwards += after.forwards.saturating_sub(before.forwards);
+            work.committed += after.committed.saturating_sub(before.committed);
+            work.seconds.forward += (after.seconds.forward - before.seconds.forward).max(0.0);
+            work.seconds.marginals += (after.seconds.marginals - before.seconds.marginals).max(0.0);
+            work.seconds.select += (after.seconds.select - before.seconds.select).max(0.0);
         }
+    }
+
+    /// A number that changes whenever something was done.
+    pub(crate) fn work(&self) -> u64 {
+        let numbers = self.lock();
+        numbers.batches + numbers.requests.values().sum::<u64>()
+    }
+
+    /// Whether canvases are decoded now.
+    pub(crate) fn is_active(&self) -> bool {
+        self.lock().active > 0
     }
 
     /// The text of `/metrics`.
@@ -126,5 +138,24 @@ impl Page {
     fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
         self.head(name, kind, help);
         self.line(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_never_fall() {
+        let metrics = Metrics::default();
+        let totals = |steps, committed| Totals { steps, committed, ..Totals::default() };
+        metrics.stepped([(totals(1, 5), totals(0, 0))].into_iter());
+        // Three tokens were masked again.
+        metrics.stepped([(totals(2, 2), totals(1, 5))].into_iter());
+        let page = metrics.render(0);
+        assert!(
+            page.contains("\ndemask_tokens_total 5\n") && page.contains("\ndemask_steps_total 2\n"),
+            "{page}"
+        );
     }
 }

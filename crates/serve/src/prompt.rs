@@ -59,7 +59,7 @@ pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(P
 
 fn encode(prompt: Value, served: &Served) -> Result<(Vec<u32>, String)> {
     match prompt {
-        Value::String(text) => Ok((served.model.tokenizer().encode(&text)?, text)),
+        Value::String(text) => Ok((tokens(served, "prompt", &text)?, text)),
         Value::Array(ref list) if !list.is_empty() => {
             let ids = ids("prompt", &prompt, served)?;
             let text = served.model.tokenizer().decode_verbatim(&ids)?;
@@ -105,7 +105,7 @@ pub(crate) fn chat(fields: &mut Fields, served: &Served) -> Result<Prompt> {
     let messages: Vec<Message> =
         messages.into_iter().enumerate().map(|(i, m)| message(i, m)).collect::<Result<_>>()?;
     let text = template.render(&Conversation::new(&messages))?;
-    Ok(Prompt::Open { before: served.model.tokenizer().encode(&text)?, after: Vec::new() })
+    Ok(Prompt::Open { before: tokens(served, "messages", &text)?, after: Vec::new() })
 }
 
 /// A message whose content is one text: templates print parts as they are.
@@ -181,9 +181,23 @@ pub(crate) fn tokens_with_gaps(text: &str, served: &Served, longest: usize) -> R
     Ok(tokens)
 }
 
+/// Ids of a text. One that cannot fit the model however it is cut into tokens is refused before it is: cutting takes
+/// hundreds of times its memory.
+fn tokens(served: &Served, field: &str, text: &str) -> Result<Vec<u32>> {
+    let context = served.model.backbone().spec().max_positions;
+    let most = context.saturating_mul(served.model.tokenizer().longest());
+    if text.len() > most {
+        let length = text.len();
+        return Err(Refusal::context(format!(
+            "{field}: {length} bytes are more than the model's {context} tokens can hold ({most} bytes)"
+        )));
+    }
+    Ok(served.model.tokenizer().encode(text)?)
+}
+
 /// Ids of a text beside masks, which must not bring masks of its own.
 fn plain(served: &Served, field: &str, text: &str) -> Result<Vec<u32>> {
-    let ids = served.model.tokenizer().encode(text)?;
+    let ids = tokens(served, field, text)?;
     if ids.contains(&served.model.ids().mask) {
         return Err(Refusal::field(
             field,

@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
-use crate::{Served, Server, Settings, app};
+use crate::listen::serve_until;
+use crate::{Served, Server, Settings};
 
 /// Serves until a signal; `ready` is told the address once it is open.
 pub fn run(
@@ -53,15 +54,6 @@ async fn listen(
         let _ = stopped.await;
     };
     race(serve_until(listener, server, stopped), twice).await.unwrap_or(Ok(()))
-}
-
-/// Serves on a listener until `stop` is ready, then finishes what runs.
-pub async fn serve_until(
-    listener: TcpListener,
-    server: Arc<Server>,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), Error> {
-    axum::serve(listener, app(server)).with_graceful_shutdown(stop).await.map_err(Error::Serve)
 }
 
 /// The outcome of `work`, or nothing if `other` is ready first.

@@ -11,9 +11,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
-use crate::Server;
 use crate::error::Refusal;
 use crate::routes::{OPEN, ROUTES};
+use crate::{Server, intake};
 
 const REQUEST_ID: &str = "x-request-id";
 
@@ -44,11 +44,19 @@ pub(crate) async fn watch(State(server): State<Arc<Server>>, request: Request, n
     let (method, path) = (request.method().clone(), request.uri().path());
     let route = ROUTES.iter().map(|route| route.path).find(|known| *known == path).unwrap_or("other");
     let open = OPEN.contains(&route) || path.starts_with("/page/");
-    let mut response = if open || authorized(request.headers(), server.settings.api_key.as_deref()) {
-        next.run(request).await
-    } else {
-        Refusal::unauthorized().into_response()
+    let origin = intake::allowed_origin(&server, request.headers());
+    let answered = match intake::greet(&server, &request) {
+        Ok(()) if open || authorized(request.headers(), server.settings.api_key.as_deref()) => {
+            intake::receive(&server, request).await
+        }
+        Ok(()) => Err(Refusal::unauthorized().into_response()),
+        Err(response) => Err(response),
     };
+    let mut response = match answered {
+        Ok(request) => next.run(request).await,
+        Err(response) => response,
+    };
+    intake::tell_origin(&server, origin, &mut response);
     let (status, seconds) = (response.status().as_u16(), start.elapsed().as_secs_f64());
     server.metrics.answered(route, status, seconds);
     tracing::info!(request = %id, %method, route, status, seconds, "answered");

@@ -78,7 +78,7 @@ fn it_learns_and_a_stopped_run_ends_in_the_same_bytes() {
     whole.parts.save(&path, Dtype::F32).unwrap();
     let (predictor, _) = Predictor::load(&path).unwrap();
     let backbone = support::backbone();
-    predictor.check_fit(backbone.spec(), &backbone.fingerprint()).unwrap();
+    predictor.check_fit(&backbone).unwrap();
     let (parts, _) = Parts::load(&path).unwrap();
     assert_eq!(parts.heads, whole.parts.heads);
     assert_eq!(parts.metadata.hidden_row, HiddenRow::IMinusOne);

@@ -4,11 +4,12 @@ mod tasks;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use demask::Decoding;
 use demask::decode::{CacheSpec, EosPolicy, StrategySpec};
-use demask::serve::{Served, Settings};
+use demask::serve::{Doors, Patience, Served, Settings};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::ModelArgs;
@@ -58,6 +59,15 @@ pub struct Args {
     /// Largest request body in KiB
     #[arg(long, default_value_t = 1024, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub max_body: u32,
+    /// Another name of this server in the header Host, where a proxy or a name in the network leads to it
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+    /// A site whose pages may use this server, like https://example.org; * allows every site
+    #[arg(long, value_name = "ORIGIN")]
+    pub allow_origin: Vec<String>,
+    /// Seconds that running requests get when the server is stopped
+    #[arg(long, default_value_t = Patience::default().grace.as_secs(), value_name = "SECONDS")]
+    pub grace: u64,
     /// Offer the evaluation's tasks on the page, for models trained on them [default: with the embedded model]
     #[arg(long)]
     pub tasks: bool,
@@ -71,7 +81,8 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     log(args.log_json);
-    let api_key = api_key(args.api_key.as_deref());
+    let api_key = api_key(args.api_key.as_deref())?;
+    check_origins(&args.allow_origin)?;
     if api_key.is_none() && !args.host.is_loopback() {
         eprintln!(
             "warning: everybody who reaches {} may use this model; --api-key or {API_KEY} sets a key",
@@ -100,6 +111,9 @@ pub fn run(args: &Args) -> Result<()> {
         max_tokens: args.max_tokens as usize,
         max_canvases: args.max_canvases.into(),
         max_body: args.max_body as usize * 1024,
+        patience: Patience { grace: Duration::from_secs(args.grace), ..Patience::default() },
+        doors: doors(args),
+        ..Settings::default()
     };
     demask::serve::run(served, settings, SocketAddr::new(args.host, args.port), |address| {
         eprintln!(
@@ -109,9 +123,34 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The key of the flag, else of the environment; an empty one is none.
-pub fn api_key(flag: Option<&str>) -> Option<String> {
-    flag.map(str::to_owned).or_else(|| std::env::var(API_KEY).ok()).filter(|key| !key.is_empty())
+/// The key of the flag, else of the environment; an empty one is a mistake, not the wish for none.
+pub fn api_key(flag: Option<&str>) -> Result<Option<String>> {
+    let key = flag.map(str::to_owned).or_else(|| std::env::var(API_KEY).ok());
+    if key.as_ref().is_some_and(|key| key.trim().is_empty()) {
+        usage!(
+            "the API key is empty, which would let everybody in; leave --api-key and {API_KEY} out to have none"
+        );
+    }
+    Ok(key)
+}
+
+/// On a loopback address only this machine's own names are answered: any site's name can be made to point there.
+fn doors(args: &Args) -> Doors {
+    let named = args.host.is_loopback() || !args.allow_host.is_empty();
+    let mut hosts = Doors::loopback(&args.allow_host);
+    hosts.push(args.host.to_string());
+    hosts.push(format!("[{}]", args.host));
+    Doors { hosts: named.then_some(hosts), origins: args.allow_origin.clone() }
+}
+
+fn check_origins(origins: &[String]) -> Result<()> {
+    for origin in origins {
+        let site = origin.split_once("://").map(|(_, site)| site);
+        if origin != "*" && site.is_none_or(|site| site.is_empty() || site.contains('/')) {
+            usage!("--allow-origin {origin} is no site; write it like https://example.org, without a path");
+        }
+    }
+    Ok(())
 }
 
 fn log(json: bool) {

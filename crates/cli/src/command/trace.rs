@@ -8,6 +8,7 @@ use anyhow::{Context as _, Error, Result, anyhow, bail};
 use demask::decode::replay::{Place, Replay};
 use demask::decode::trace::Trace;
 use demask::model::file::replace;
+use demask::model::files;
 use demask::model::text::Tokenizer;
 use serde_json::{Value, json};
 
@@ -77,7 +78,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The trace of a file.
 fn read(path: &Path) -> Result<Trace> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     Trace::parse(&text).map_err(|why| anyhow!("{} is not a trace: {why}", path.display()))
 }
 

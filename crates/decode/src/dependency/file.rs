@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::{Dtype, Mapped, Store, write};
-use demask_model::{Rows, Spec};
+use demask_model::{Backbone, Rows};
 
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
@@ -66,7 +66,8 @@ impl Predictor {
     }
 
     /// Refuses a backbone this predictor was not made for.
-    pub fn check_fit(&self, spec: &Spec, fingerprint: &str) -> Result<()> {
+    pub fn check_fit(&self, backbone: &dyn Backbone) -> Result<()> {
+        let spec = backbone.spec();
         let refuse = |why: String| Err(Error::Predictor(why));
         if self.width() != spec.hidden {
             return refuse(format!(
@@ -84,8 +85,9 @@ impl Predictor {
             );
         }
         match &self.metadata().backbone {
-            Some(trained) if trained != fingerprint => refuse(format!(
-                "the predictor was trained on backbone {trained} but this one is {fingerprint}; train one for it"
+            Some(trained) if !backbone.answers_to(trained) => refuse(format!(
+                "the predictor was trained on backbone {trained} but this one is {}; train one for it",
+                backbone.fingerprint()
             )),
             _ => Ok(()),
         }

@@ -1,14 +1,18 @@
 //! Rows of a dataset as its owners ship it: JSON lines, a JSON list, or parquet.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use demask_model::files;
+use demask_model::guard::caught;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Remedy, Result};
 
+/// Bytes of the largest JSON file that is read whole.
+const LARGEST: u64 = 4 << 30;
 const ENDINGS: [&str; 4] = ["jsonl", "ndjson", "json", "parquet"];
 
 /// One row and where it stands.
@@ -72,7 +76,7 @@ pub(super) fn rows(path: &Path) -> Result<Vec<Row>> {
 }
 
 fn json(path: &Path) -> Result<Vec<Map<String, Value>>> {
-    let text = fs::read_to_string(path).map_err(Error::read(path))?;
+    let text = files::read_at_most(path, LARGEST).and_then(as_text).map_err(Error::read(path))?;
     if text.trim_start().starts_with('[') {
         let problem = |cause| Error::Data(format!("{} is not a JSON list of rows ({cause})", path.display()));
         return serde_json::from_str(&text).map_err(problem);
@@ -86,8 +90,17 @@ fn json(path: &Path) -> Result<Vec<Map<String, Value>>> {
     lines.map(row).collect()
 }
 
+fn as_text(bytes: Vec<u8>) -> std::io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8"))
+}
+
 fn table(path: &Path) -> Result<Vec<Map<String, Value>>> {
-    let file = File::open(path).map_err(Error::read(path))?;
+    let damaged = |why| Error::Data(format!("{} cannot be read: {why}", path.display()));
+    caught(|| table_rows(path)).map_err(damaged)?
+}
+
+fn table_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
+    let file = files::open(path).map_err(Error::read(path))?;
     let problem = |cause: &dyn std::fmt::Display| {
         Error::Data(format!("{} is not a readable parquet file ({cause})", path.display()))
     };

@@ -20,6 +20,9 @@ pub const PAPER: &str = include_str!("grid/paper.toml");
 /// A few values of the main parameter of every strategy that has one.
 pub const LAB: &str = include_str!("grid/lab.toml");
 
+/// Configurations of a grid: more would take longer to list than anybody waits, let alone to run.
+const MOST: usize = 10_000;
+
 /// Configurations to try.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid {
@@ -66,7 +69,11 @@ impl Grid {
                 let Some(values) = values.as_array().filter(|v| !v.is_empty()) else {
                     return Err(wrong(format!("{key} of {strategy} must be a list of values")));
                 };
-                let mut more = Vec::with_capacity(specs.len() * values.len());
+                let product = specs.len().saturating_mul(values.len());
+                if product.saturating_add(configurations.len()) > MOST {
+                    return Err(wrong(format!("it has more than {MOST} configurations")));
+                }
+                let mut more = Vec::with_capacity(product);
                 for spec in &specs {
                     for value in values {
                         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

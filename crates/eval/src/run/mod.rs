@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use demask_decode::StrategySpec;
 use demask_engine::{Decoding, Model, Shard};
+use demask_model::files::Lock;
 
 use crate::error::{Error, Result};
 use batch::Cell;
@@ -256,7 +257,7 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
     if path.exists() {
         return Err(Error::OtherRun { path, problem: "merging writes a new file".into() });
     }
-    std::fs::create_dir_all(out).map_err(Error::write(out))?;
+    let _lock = Lock::take(out)?;
     record::write_all(&path, &header, &samples)?;
     Ok(samples.len())
 }

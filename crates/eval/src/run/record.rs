@@ -10,6 +10,7 @@ use demask_model::checkpoint::write::replace;
 use demask_model::hash::Hash;
 use serde::{Deserialize, Serialize};
 
+use super::journal::Keyed;
 use crate::error::Result;
 
 /// First line of the records: what all of them have in common.
@@ -21,6 +22,9 @@ pub struct RunHeader {
     pub model: String,
     /// Fingerprint of its weights.
     pub backbone: String,
+    /// The precision they were brought to.
+    #[serde(default)]
+    pub precision: String,
     /// Fingerprint of the dependency predictor.
     pub predictor: Option<String>,
     /// Which part of the data, as `test`.
@@ -39,6 +43,9 @@ pub struct RunHeader {
     pub eos_penalty: f32,
     /// No end of sequence among this many first tokens.
     pub min_new_tokens: usize,
+    /// Where the end of the response is held back.
+    #[serde(default)]
+    pub hold_eos: String,
     /// Seed of all randomness.
     pub seed: u64,
 }
@@ -50,6 +57,7 @@ impl RunHeader {
             demask_eval: 1,
             model: model.name().into(),
             backbone: model.backbone().fingerprint(),
+            precision: model.backbone().precision(),
             predictor: model.predictor().map(predictor_fingerprint),
             split: split.into(),
             sampling: decoding.sampling(&model.defaults().sampling)?,
@@ -59,12 +67,13 @@ impl RunHeader {
             guidance: decoding.guidance,
             eos_penalty: decoding.eos_penalty,
             min_new_tokens: decoding.min_length,
+            hold_eos: decoding.hold_eos.to_string(),
             seed: decoding.seed,
         })
     }
 
     /// Says how another header differs in anything but the model's name.
-    pub(super) fn agrees(&self, other: &Self) -> std::result::Result<(), String> {
+    pub fn agrees(&self, other: &Self) -> std::result::Result<(), String> {
         let other = Self { model: self.model.clone(), ..other.clone() };
         if *self == other {
             return Ok(());
@@ -73,7 +82,7 @@ impl RunHeader {
         let (ours, theirs) = (text(self), text(&other));
         let differing = ours.as_object().into_iter().flatten().filter(|(key, value)| theirs[*key] != **value);
         let parts: Vec<String> =
-            differing.map(|(key, value)| format!("{key} {} there, {value} here", theirs[key])).collect();
+            differing.map(|(key, value)| format!("{key} is {} there, {value} here", theirs[key])).collect();
         Err(parts.join("; "))
     }
 }
@@ -128,6 +137,12 @@ pub struct Sample {
     pub forwards: usize,
     /// What it took.
     pub seconds: Spent,
+}
+
+impl Keyed for Sample {
+    fn key(&self) -> String {
+        format!("item {} of {} with {}", self.index, self.task, self.strategy)
+    }
 }
 
 /// Seconds an item took; in a batch, its share.

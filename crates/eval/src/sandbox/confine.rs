@@ -6,12 +6,14 @@
 //! and a system-call filter, and becomes Python. Each layer is tried and, where the system refuses it, left out; the
 //! layers that hold are named in `DEMASK_SANDBOX`. Limits always hold, else nothing runs.
 //!
-//! Root is not bound by a limit on processes; the filter forbids new processes to everybody instead.
+//! Root is not bound by a limit on processes; the filter forbids new processes to everybody instead. On standard error
+//! the helper tells its caller what it does ([`FIRST`], [`READY`], [`FAILED`]); the program gets another one.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,13 @@ mod system;
 #[cfg(not(target_os = "linux"))]
 #[path = "other.rs"]
 mod system;
+
+/// Said of the namespace's first process, with its number.
+pub(super) const FIRST: &str = "first ";
+/// Said by the inner stage before it becomes Python.
+pub(super) const READY: &str = "ready";
+/// Said of a failure, with its cause.
+pub(super) const FAILED: &str = "failed ";
 
 /// First argument that makes this program the helper.
 pub const HELPER: &str = "sandbox-exec";
@@ -77,11 +86,15 @@ pub fn confine(order: &str) -> ExitCode {
     match serde_json::from_str::<Order>(order).map_err(io::Error::other).and_then(obey) {
         Ok(code) => code,
         Err(cause) => {
-            // Standard error is closed to the program, but a user who tries the helper by hand sees this.
-            let _ = io::Write::write_all(&mut io::stderr(), format!("sandbox: {cause}\n").as_bytes());
+            say(io::stderr(), &format!("{FAILED}{cause}"));
             ExitCode::from(125)
         }
     }
+}
+
+/// A line for the caller, who may be gone.
+fn say(mut to: impl io::Write, line: &str) {
+    let _ = to.write_all(format!("{line}\n").as_bytes());
 }
 
 fn obey(order: Order) -> io::Result<ExitCode> {
@@ -94,13 +107,20 @@ fn obey(order: Order) -> io::Result<ExitCode> {
 
 /// Limits, rules, filter, and then Python in this process.
 fn inner(mut order: Order) -> io::Error {
-    if let Err(cause) = limit(&order.limits) {
+    // Closed when this process becomes Python; until then a failure is still heard.
+    let caller = match io::stderr().as_fd().try_clone_to_owned() {
+        Ok(copy) => std::fs::File::from(copy),
+        Err(cause) => return cause,
+    };
+    let in_a_tree = order.layers.iter().any(|layer| layer == "root");
+    if let Err(cause) = limit(&order.limits, in_a_tree) {
         return cause;
     }
     let readable: Vec<PathBuf> = order.readable().collect();
     order.layers.extend(system::restrict(&readable, &order.folder));
+    say(&caller, READY);
     // Nothing of the caller's environment comes this far; white space in paths is nobody's business but Python's.
-    Command::new(&order.python)
+    let cause = Command::new(&order.python)
         .args(&order.arguments)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
@@ -111,17 +131,23 @@ fn inner(mut order: Order) -> io::Error {
         .env("PYTHONSAFEPATH", "1")
         .env("DEMASK_SANDBOX", order.layers.join(","))
         .current_dir(&order.folder)
-        .exec()
+        .stderr(Stdio::null())
+        .exec();
+    say(&caller, &format!("{FAILED}{} does not start: {cause}", order.python.display()));
+    cause
 }
 
-fn limit(limits: &Limits) -> io::Result<()> {
+fn limit(limits: &Limits, in_a_tree: bool) -> io::Result<()> {
     let set = |resource, value: u64| {
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
         setrlimit(resource, limit).map_err(io::Error::from)
     };
     set(Resource::Core, 0)?;
     set(Resource::Cpu, limits.seconds.max(1))?;
-    set(Resource::Fsize, limits.file)?;
+    // A tree's file system bounds the total. Elsewhere the caller measures the folder, and files that are deleted while
+    // open, which it cannot see, are bounded by their number and size.
+    let file = if in_a_tree { limits.file } else { limits.file.min(limits.total / limits.files.max(1)) };
+    set(Resource::Fsize, file)?;
     set(Resource::Nofile, limits.files)?;
     set(Resource::As, limits.memory)?;
     // A user who already runs more than this could not even start Python's threads; it is refused nothing else.

@@ -1,7 +1,8 @@
 # Runs one program and says on the reply pipe how it went. Stands inside the sandbox; everything it runs is hostile.
 #
-# The request is JSON on standard input: a nonce that the reply must repeat, a job, and its texts. A program that ends
-# the interpreter (exit, os._exit, a signal) never gets to the reply, so it has not passed.
+# The request is JSON on standard input: a nonce that the reply must repeat, a job, and its texts. Two lines answer it:
+# that the job begins, from when its clock runs, and how it ended. A program that ends the interpreter (exit, os._exit, a
+# signal) never gets to the second, so it has not passed.
 import ast
 import json
 import os
@@ -78,6 +79,7 @@ def main():
         answer = {"nonce": request["nonce"], "layers": os.environ.get("DEMASK_SANDBOX", ""), **fields}
         os.write(pipe, json.dumps(answer).encode() + b"\n")
 
+    reply(started=True)
     try:
         if request["job"] == "sanitize":
             reply(text=sanitize(request["code"], request["entry_point"]))

@@ -1,6 +1,5 @@
 //! Linux: namespaces and a file tree of one's own, Landlock, and a system-call filter.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -18,20 +17,23 @@ use rustix::mount::{
     mount_remount, unmount,
 };
 use rustix::process::{Signal, chdir, getegid, geteuid, pivot_root, set_parent_process_death_signal};
-use rustix::thread::{UnshareFlags, set_no_new_privs, unshare};
-use seccompiler::{
-    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+use rustix::thread::{
+    Capability, UnshareFlags, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_no_new_privs, unshare,
 };
 
-use super::{HELPER, Order, Stage, handed_on, inner};
+use super::{FIRST, HELPER, Order, Stage, handed_on, inner, say};
+
+#[path = "filter.rs"]
+mod filter;
 
 /// User and group inside; nobody.
 const NOBODY: u32 = 65_534;
 /// The helper and the writable folder in the new tree.
 const SELF: &str = "/.demask";
 const WORK: &str = "/work";
-/// Size of everything the program writes, and of how many files.
-const WORK_OPTIONS: &str = "size=64m,nr_inodes=4k,mode=0777";
+/// How many files the program may have.
+const WORK_FILES: &str = "nr_inodes=4k,mode=0777";
 
 pub(super) fn die_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::Kill));
@@ -63,11 +65,13 @@ pub(super) fn outer(mut order: Order) -> io::Result<ExitCode> {
         (order.folder, program) = (WORK.into(), SELF.into());
     }
     order.stage = Stage::Inner;
-    let status = Command::new(program)
+    let mut child = Command::new(program)
         .args([HELPER, &handed_on(&order)?])
         .env_clear()
         .current_dir(&order.folder)
-        .status()?;
+        .spawn()?;
+    say(io::stderr(), &format!("{FIRST}{}", child.id()));
+    let status = child.wait()?;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(255)))
 }
@@ -101,7 +105,8 @@ fn tree(order: &Order, helper: &Path) -> io::Result<()> {
     bind(helper, &root.join(SELF.trim_start_matches('/')))?;
     let work = root.join(WORK.trim_start_matches('/'));
     fs::create_dir(&work)?;
-    mount("tmpfs", &work, "tmpfs", safe | MountFlags::NOEXEC, WORK_OPTIONS)?;
+    let options = format!("size={},{WORK_FILES}", order.limits.total);
+    mount("tmpfs", &work, "tmpfs", safe | MountFlags::NOEXEC, options)?;
     mount_remount(root, MountFlags::BIND | MountFlags::RDONLY | safe, "")?;
     chdir(root)?;
     pivot_root(".", ".")?;
@@ -130,13 +135,67 @@ pub(super) fn restrict(readable: &[PathBuf], folder: &Path) -> Vec<String> {
     if set_no_new_privs(true).is_err() {
         return layers;
     }
+    drop_capabilities();
     if matches!(rules(readable, folder), Ok(status) if status != RulesetStatus::NotEnforced) {
         layers.push("landlock".to_owned());
     }
-    if filter().is_ok() {
+    if filter::apply().is_ok() {
         layers.push("seccomp".to_owned());
     }
     layers
+}
+
+/// Everything that root may do and others may not.
+const CAPABILITIES: [Capability; 41] = [
+    Capability::ChangeOwnership,
+    Capability::DACOverride,
+    Capability::DACReadSearch,
+    Capability::FileOwner,
+    Capability::FileSetID,
+    Capability::Kill,
+    Capability::SetGroupID,
+    Capability::SetUserID,
+    Capability::SetPermittedCapabilities,
+    Capability::LinuxImmutable,
+    Capability::NetBindService,
+    Capability::NetBroadcast,
+    Capability::NetAdmin,
+    Capability::NetRaw,
+    Capability::IPCLock,
+    Capability::IPCOwner,
+    Capability::SystemModule,
+    Capability::SystemRawIO,
+    Capability::SystemChangeRoot,
+    Capability::SystemProcessTrace,
+    Capability::SystemProcessAccounting,
+    Capability::SystemAdmin,
+    Capability::SystemBoot,
+    Capability::SystemNice,
+    Capability::SystemResource,
+    Capability::SystemTime,
+    Capability::SystemTTYConfig,
+    Capability::MakeNode,
+    Capability::Lease,
+    Capability::AuditWrite,
+    Capability::AuditControl,
+    Capability::SetFileCapabilities,
+    Capability::MACOverride,
+    Capability::MACAdmin,
+    Capability::SystemLog,
+    Capability::WakeAlarm,
+    Capability::BlockSuspend,
+    Capability::AuditRead,
+    Capability::PerformanceMonitoring,
+    Capability::BerkeleyPacketFilters,
+    Capability::CheckpointRestore,
+];
+
+/// Root without a namespace of its own would keep every right of root; after this, becoming Python takes them away.
+fn drop_capabilities() {
+    for capability in CAPABILITIES {
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+    let _ = clear_ambient_capability_set();
 }
 
 fn rules(readable: &[PathBuf], folder: &Path) -> Result<RulesetStatus, landlock::RulesetError> {
@@ -151,78 +210,4 @@ fn rules(readable: &[PathBuf], folder: &Path) -> Result<RulesetStatus, landlock:
         .add_rules(path_beneath_rules([folder], AccessFs::from_all(abi)))?
         .restrict_self()?;
     Ok(status.ruleset)
-}
-
-/// System calls that answers to benchmarks have no use for.
-const REFUSED: &[libc::c_long] = &[
-    // the network
-    libc::SYS_socket,
-    libc::SYS_connect,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    // other processes
-    libc::SYS_kill,
-    libc::SYS_tkill,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    // memory that no limit counts
-    libc::SYS_memfd_create,
-    libc::SYS_shmget,
-    libc::SYS_msgget,
-    libc::SYS_semget,
-    // mounts, namespaces and the kernel
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_fsopen,
-    libc::SYS_fsmount,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_fork,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_vfork,
-];
-
-/// Refuses what is listed, new processes (threads are let through) and signals to others.
-fn filter() -> Result<(), Box<dyn std::error::Error>> {
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
-        REFUSED.iter().map(|&call| (call, Vec::new())).collect();
-    let rule = |argument, operator, value| -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
-        Ok(vec![SeccompRule::new(vec![condition])?])
-    };
-    let thread = libc::CLONE_THREAD as u64;
-    refused.insert(libc::SYS_clone, rule(0, SeccompCmpOp::MaskedEq(thread), 0)?);
-    refused.insert(libc::SYS_tgkill, rule(0, SeccompCmpOp::Ne, u64::from(std::process::id()))?);
-    // The C library falls back to `clone`, whose flags a filter can read.
-    let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    for (calls, errno) in [(refused, libc::EPERM), (absent, libc::ENOSYS)] {
-        let refusal = SeccompAction::Errno(errno as u32);
-        let filter =
-            SeccompFilter::new(calls, SeccompAction::Allow, refusal, std::env::consts::ARCH.try_into()?)?;
-        let program: seccompiler::BpfProgram = filter.try_into()?;
-        seccompiler::apply_filter(&program)?;
-    }
-    Ok(())
 }

@@ -1,48 +1,48 @@
 //! Running programs that a model wrote, kept away from everything else.
 //!
 //! A program runs in a Python process of its own, behind a helper (this program again, called with one hidden
-//! argument) that takes away rights before it becomes Python: see [`confine()`]. Around that stand a wall clock, a
-//! bound on what is read back, and the killing of the whole process group. Code of answers runs only where the user
-//! has allowed it; [`Sandbox::statement`] says what holds on this machine and what does not.
+//! argument) that takes away rights before it becomes Python: see [`confine()`]. Around that stands [`attend`]: a wall
+//! clock, a bound on what is read back, and the killing of everything the program started. Code of answers runs only
+//! where the user has allowed it; [`Sandbox::statement`] says what a trial at the start has just proved on this machine.
 //!
-//! Invariant: only a reply that repeats the request's nonce counts, so a program that ends early has not passed.
+//! Invariants: only a reply that repeats the request's nonce counts, so a program that ends early has not passed; and a
+//! program that never began (the helper or Python failed) is an error of the run, never a wrong answer.
 
+mod attend;
 mod confine;
+mod probe;
 
-use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::error::{Error, Result};
+use attend::{Clock, Ended, attend};
+use probe::Proved;
 
 pub use confine::{HELPER, confine};
 
 /// The program inside.
 const DRIVER: &str = include_str!("driver.py");
-/// Bytes of a reply that are read.
-const LONGEST_REPLY: u64 = 1 << 20;
-/// Seconds the first program may take, which finds Python on a cold disk.
-const FIRST: u64 = 120;
-/// How often a running program is looked after.
-const POLL: Duration = Duration::from_millis(3);
+/// How long the helper and Python may take to begin, on a cold disk and a busy machine.
+const START: Duration = Duration::from_secs(120);
 
 /// What a program may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Wall-clock time in seconds, starting Python included; the processor time is bounded by the same number.
+    /// Wall-clock time in seconds, from the moment the program begins; processor time is bounded with it.
     pub seconds: u64,
     /// Address space in bytes.
     pub memory: u64,
-    /// Size of a file in bytes.
+    /// Size of a file in bytes; smaller where the total could not be kept otherwise.
     pub file: u64,
+    /// Bytes of all files together.
+    pub total: u64,
     /// Open files.
     pub files: u64,
     /// Processes and threads, where the system counts them.
@@ -51,7 +51,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { seconds: 10, memory: 1 << 30, file: 16 << 20, files: 64, processes: 16 }
+        Self { seconds: 10, memory: 1 << 30, file: 16 << 20, total: 64 << 20, files: 64, processes: 16 }
     }
 }
 
@@ -83,26 +83,8 @@ pub struct Sandbox {
     readable: Vec<PathBuf>,
     limits: Limits,
     layers: Vec<String>,
+    proved: Proved,
     nonce: AtomicU64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Reply {
-    nonce: String,
-    #[serde(default)]
-    layers: String,
-    #[serde(default)]
-    passed: bool,
-    #[serde(default)]
-    error: Option<String>,
-    #[serde(default)]
-    text: Option<String>,
-}
-
-enum Ended {
-    Replied(Reply),
-    Silent,
-    Late,
 }
 
 impl Sandbox {
@@ -112,29 +94,30 @@ impl Sandbox {
         let (python, readable) = interpreter(python)?;
         let seed = std::process::id() as u64;
         let nonce = AtomicU64::new(seed << 32);
-        let helper = helper.to_owned();
-        let mut sandbox = Self { helper, python, readable, limits, layers: Vec::new(), nonce };
+        let (helper, layers, proved) = (helper.to_owned(), Vec::new(), Proved::default());
+        let mut sandbox = Self { helper, python, readable, limits, layers, proved, nonce };
         let request = json!({ "job": "test", "code": "assert 1 + 1 == 2", "tests": "" });
-        match sandbox.run(request, limits.seconds.max(FIRST))? {
+        match sandbox.run(request, START)? {
             Ended::Replied(reply) if reply.passed => {
                 sandbox.layers =
                     reply.layers.split(',').filter(|l| !l.is_empty()).map(str::to_owned).collect();
-                Ok(sandbox)
             }
-            Ended::Replied(reply) => Err(Error::Sandbox(format!(
-                "Python does not work inside it ({})",
-                reply.error.unwrap_or_default()
-            ))),
+            Ended::Replied(reply) => {
+                let why = reply.error.unwrap_or_default();
+                return Err(Error::Sandbox(format!("Python does not work inside it ({why})")));
+            }
             Ended::Silent | Ended::Late => {
-                Err(Error::Sandbox("a first program, 1 + 1, did not come to its end in it".into()))
+                return Err(Error::Sandbox("a first program, 1 + 1, did not come to its end in it".into()));
             }
         }
+        sandbox.proved = probe::run(&sandbox)?;
+        Ok(sandbox)
     }
 
     /// Runs a program and then its tests.
     pub fn test(&self, code: &str, tests: &str) -> Result<Outcome> {
         let request = json!({ "job": "test", "code": code, "tests": tests });
-        Ok(match self.run(request, self.limits.seconds)? {
+        Ok(match self.run(request, self.clock())? {
             Ended::Replied(reply) if reply.passed => Outcome::Passed,
             Ended::Replied(reply) => Outcome::Failed(reply.error.unwrap_or_default()),
             Ended::Silent => Outcome::Died,
@@ -143,10 +126,10 @@ impl Sandbox {
     }
 
     /// The imports and definitions of a text that an entry point needs, as Dream's evaluation picks them; nothing where
-    /// the text cannot be read. Python itself parses it, inside the sandbox.
+    /// the text cannot be read within the time of a program. Python itself parses it, inside the sandbox.
     pub fn sanitize(&self, text: &str, entry_point: &str) -> Result<String> {
         let request = json!({ "job": "sanitize", "code": text, "entry_point": entry_point });
-        Ok(match self.run(request, self.limits.seconds.max(60))? {
+        Ok(match self.run(request, self.clock())? {
             Ended::Replied(reply) => reply.text.unwrap_or_default(),
             Ended::Silent | Ended::Late => String::new(),
         })
@@ -162,24 +145,16 @@ impl Sandbox {
         self.layers.iter().any(|l| l == layer)
     }
 
-    /// What is contained and what is not, in plain words.
+    /// What is contained and what is not, in plain words: what was tried at the start and refused, and the rest.
     pub fn statement(&self) -> String {
-        let (mut held, mut open) = (Vec::new(), Vec::new());
-        let mut judge =
-            |holds: bool, what: &'static str| if holds { held.push(what) } else { open.push(what) };
-        let (root, landlock, seccomp) = (self.has("root"), self.has("landlock"), self.has("seccomp"));
-        judge(true, "time, memory, file sizes and the environment");
-        judge(self.has("network") || seccomp, "the network");
-        judge(root || landlock, "writing outside its own folder");
-        judge(root || landlock, "reading files other than Python's and the system's");
-        judge(seccomp, "starting processes");
-        judge(self.has("processes") || seccomp, "signals to and memory of other processes");
-        open.push("faults of the kernel");
-        open.push("a program that sets out to forge its own mark");
-        format!("contained: {}; not contained: {}", held.join(", "), open.join(", "))
+        self.proved.statement()
     }
 
-    fn run(&self, mut request: serde_json::Value, seconds: u64) -> Result<Ended> {
+    fn clock(&self) -> Duration {
+        Duration::from_secs(self.limits.seconds)
+    }
+
+    fn run(&self, mut request: serde_json::Value, allowed: Duration) -> Result<Ended> {
         let nonce = format!("{:016x}", self.nonce.fetch_add(0x9e37_79b9, Ordering::Relaxed));
         request["nonce"] = nonce.clone().into();
         let folder = tempfile::Builder::new().prefix("demask-sandbox-").tempdir();
@@ -189,7 +164,8 @@ impl Sandbox {
             folder: folder.path().to_owned(),
             python: self.python.clone(),
             readable: self.readable.clone(),
-            limits: Limits { seconds, ..self.limits },
+            // The wall clock is to decide, so the processor's has a second more.
+            limits: Limits { seconds: allowed.as_secs() + 1, ..self.limits },
             layers: Vec::new(),
             arguments: ["-s", "-B", "-c", DRIVER].map(str::to_owned).to_vec(),
         };
@@ -200,60 +176,12 @@ impl Sandbox {
             .current_dir(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
             .map_err(|cause| Error::Sandbox(format!("{} does not start ({cause})", self.helper.display())))?;
-        let reply = attend(child, request.to_string(), Duration::from_secs(seconds))?;
-        Ok(match reply {
-            None => Ended::Late,
-            Some(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
-                Ok(reply) if reply.nonce == nonce => Ended::Replied(reply),
-                _ => Ended::Silent,
-            },
-        })
-    }
-}
-
-/// Hands a child its request and waits for its end or for the clock, whichever comes first; afterwards nothing of its
-/// group lives. `None` is the clock.
-fn attend(child: Child, request: String, allowed: Duration) -> Result<Option<Vec<u8>>> {
-    let mut group = Group(child);
-    let (input, output) = (group.0.stdin.take(), group.0.stdout.take());
-    let writer = thread::spawn(move || {
-        // A child that is gone reads nothing; its silence tells.
-        input.map(|mut pipe| pipe.write_all(request.as_bytes()))
-    });
-    let reader = thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = output.map(|pipe| pipe.take(LONGEST_REPLY).read_to_end(&mut bytes));
-        bytes
-    });
-    let start = Instant::now();
-    let in_time = loop {
-        let ended = group.0.try_wait().map_err(|cause| Error::Sandbox(cause.to_string()))?.is_some();
-        // A reader that has enough has let go of the pipe, and the child may wait on it for ever.
-        if ended || start.elapsed() >= allowed {
-            break ended;
-        }
-        thread::sleep(POLL);
-    };
-    drop(group);
-    let _ = writer.join();
-    let bytes = reader.join().unwrap_or_default();
-    Ok(in_time.then_some(bytes))
-}
-
-/// A child and its process group, killed and reaped when dropped.
-struct Group(Child);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = Pid::from_raw(self.0.id() as i32) {
-            let _ = kill_process_group(group, Signal::Kill);
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let clock = Clock { start: START, allowed, folder: folder.path(), total: self.limits.total };
+        attend(child, request.to_string().as_bytes(), &nonce, &clock)
     }
 }
 

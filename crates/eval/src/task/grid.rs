@@ -158,7 +158,11 @@ fn gap_note(rng: &mut Rng, gap: &str) -> &'static str {
         "-" => &[" A dash is an empty cell.", " Dashes are empty."],
         _ => &[" The gaps are marked with _.", " _ is an empty cell.", " Underscores are empty."],
     };
-    if rng.below(4) == 0 { *rng.pick(notes) } else { "" }
+    if rng.below(4) > 0 {
+        return "";
+    }
+    let note: &&str = rng.pick(notes);
+    note
 }
 
 fn blank(rng: &mut Rng, mut cells: Cells, empty: usize) -> Cells {

@@ -67,7 +67,8 @@ pub fn run(
     folder: &Path,
     watch: &mut dyn FnMut(SubadditivityProgress) -> ControlFlow<()>,
 ) -> Result<Report> {
-    let mut journal = Journal::open(folder, settings, &backbone.fingerprint())?;
+    let mut journal =
+        Journal::open(folder, settings, &format!("{} {}", backbone.fingerprint(), backbone.precision()))?;
     let mut progress = SubadditivityProgress {
         resumed: journal.len(),
         masks: journal.len(),

@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use super::map::Mapping;
+use crate::error::Result;
 
 /// Shared read-only bytes; cloning and slicing are cheap and never copy.
 #[derive(Clone)]
@@ -16,7 +17,7 @@ pub struct Bytes {
 
 #[derive(Clone)]
 enum Owner {
-    File(Arc<Mmap>),
+    File(Arc<Mapping>),
     Heap(Arc<Vec<u8>>),
     Program(&'static [u8]),
 }
@@ -40,7 +41,22 @@ impl Bytes {
     /// Lets the system take back the memory of a mapped file; it is read again if it is used again.
     pub fn release(&self) {
         if let Owner::File(map) = &self.owner {
-            super::map::release(map, self.range.clone());
+            map.release(self.range.clone());
+        }
+    }
+
+    /// Says whether these bytes will be read here and there instead of in order.
+    pub(crate) fn expect_leaps(&self, leaps: bool) {
+        if let Owner::File(map) = &self.owner {
+            map.expect_leaps(self.range.clone(), leaps);
+        }
+    }
+
+    /// Refuses bytes of a file that was changed since it was mapped, as far as that can be seen; cheap.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.owner {
+            Owner::File(map) => map.check(),
+            Owner::Heap(_) | Owner::Program(_) => Ok(()),
         }
     }
 
@@ -63,8 +79,8 @@ impl Deref for Bytes {
     }
 }
 
-impl From<Mmap> for Bytes {
-    fn from(map: Mmap) -> Self {
+impl From<Mapping> for Bytes {
+    fn from(map: Mapping) -> Self {
         let range = 0..map.len();
         Self { owner: Owner::File(Arc::new(map)), range }
     }

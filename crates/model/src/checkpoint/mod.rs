@@ -5,6 +5,7 @@
 //! file's length before anything refers to them, and nothing is copied unless it must be (wrong alignment, another dtype).
 
 mod bytes;
+pub(crate) mod digest;
 mod header;
 mod hub;
 mod map;
@@ -16,10 +17,11 @@ pub mod synthetic;
 pub mod write;
 
 pub use bytes::Bytes;
+pub use map::guard_mappings;
 pub use mapped::{Dtype, Mapped};
 pub use quantized::Quantized;
 pub use store::Store;
-pub(crate) use store::{map_file, shard_names};
+pub(crate) use store::{bytes_of, shard_names};
 
 /// The weights of an unsharded checkpoint.
 pub const WEIGHTS: &str = "model.safetensors";

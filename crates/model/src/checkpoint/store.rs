@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::digest::Content;
 use super::header::{self, Entry};
 use super::{Bytes, Dtype, INDEX, Mapped, WEIGHTS, map};
 use crate::error::{Error, Result};
+use crate::files;
 
 /// Every tensor of a checkpoint.
 #[derive(Debug, Clone)]
@@ -43,7 +45,7 @@ struct Index {
 
 impl Index {
     fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read(path).map_err(Error::read(path))?;
+        let text = files::read(path).map_err(Error::read(path))?;
         serde_json::from_slice(&text).map_err(Error::json(path))
     }
 
@@ -55,13 +57,20 @@ impl Index {
 impl Store {
     /// Opens a checkpoint folder: `model.safetensors`, or the shards its index names.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        Self::open_as(folder, true)
+    }
+
+    /// The same, with the files mapped or read into memory.
+    pub fn open_as(folder: impl AsRef<Path>, mapped: bool) -> Result<Self> {
         let folder = folder.as_ref();
         std::fs::read_dir(folder).map_err(Error::read(folder))?;
         let (single, index) = (folder.join(WEIGHTS), folder.join(INDEX));
         if single.exists() {
-            Self::open_file(single)
+            let mut store = Self::empty(&single);
+            store.add(&single, mapped)?;
+            Ok(store)
         } else if index.exists() {
-            Self::open_shards(folder, &index)
+            Self::open_shards(folder, &index, mapped)
         } else {
             Err(Error::NotACheckpoint {
                 path: folder.to_path_buf(),
@@ -74,7 +83,7 @@ impl Store {
     pub fn open_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut store = Self::empty(path);
-        store.add(path)?;
+        store.add(path, true)?;
         Ok(store)
     }
 
@@ -148,6 +157,18 @@ impl Store {
         Ok((located.entry.dtype, &located.entry.shape, self.slice(located)))
     }
 
+    /// Whole files, as they were opened.
+    pub(crate) fn files(&self) -> Vec<Bytes> {
+        self.files.iter().map(|file| file.bytes.clone()).collect()
+    }
+
+    /// A tensor with all that tells it from another.
+    pub(crate) fn content(&self, name: &str) -> Option<Content<'_>> {
+        let (name, located) = self.tensors.get_key_value(name)?;
+        let (format, shape) = (located.entry.dtype.to_string(), located.entry.shape.as_slice());
+        Some(Content { name, format, shape, bytes: self.slice(located) })
+    }
+
     /// The tensors no one asked for, sorted.
     pub fn left_over<S: AsRef<str>>(&self, used: &[S]) -> Vec<&str> {
         let used: HashSet<&str> = used.iter().map(AsRef::as_ref).collect();
@@ -170,7 +191,7 @@ impl Store {
         }
     }
 
-    fn open_shards(folder: &Path, index_path: &Path) -> Result<Self> {
+    fn open_shards(folder: &Path, index_path: &Path, mapped: bool) -> Result<Self> {
         let index = Index::read(index_path)?;
         let missing =
             |shard: &str| Error::ShardMissing { index: index_path.to_path_buf(), shard: shard.to_owned() };
@@ -183,7 +204,7 @@ impl Store {
                 return Err(missing(shard));
             }
             numbers.insert(shard, store.files.len());
-            store.add(&path)?;
+            store.add(&path, mapped)?;
         }
         for (tensor, shard) in &index.weight_map {
             let found = store.tensors.get(tensor).map(|located| located.file);
@@ -198,8 +219,8 @@ impl Store {
         Ok(store)
     }
 
-    fn add(&mut self, path: &Path) -> Result<()> {
-        self.add_bytes(path.to_path_buf(), map_file(path)?)
+    fn add(&mut self, path: &Path, mapped: bool) -> Result<()> {
+        self.add_bytes(path.to_path_buf(), bytes_of(path, mapped)?)
     }
 
     fn add_bytes(&mut self, path: PathBuf, bytes: Bytes) -> Result<()> {
@@ -233,9 +254,13 @@ impl Store {
     }
 }
 
-/// A whole file, mapped.
-pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
-    Ok(Bytes::from(map::map(path).map_err(Error::read(path))?))
+/// A whole file, mapped or read.
+pub(crate) fn bytes_of(path: &Path, mapped: bool) -> Result<Bytes> {
+    if mapped {
+        return Ok(Bytes::from(map::map(path).map_err(Error::read(path))?));
+    }
+    let bytes = files::read_at_most(path, u64::MAX - 1).map_err(Error::read(path))?;
+    Ok(Bytes::from(Cow::Owned(bytes)))
 }
 
 /// The files an index names.

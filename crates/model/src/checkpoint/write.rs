@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{INDEX, Mapped, WEIGHTS};
 use crate::error::{Error, Result};
 pub use crate::file::replace;
+use crate::files;
 
 /// A shard of the Hub's usual size.
 pub const SHARD_BYTES: u64 = 5_000_000_000;
@@ -81,6 +82,7 @@ pub fn folder(
         return Err(Error::Plan { path: folder.to_path_buf(), problem });
     }
     fs::create_dir_all(folder).map_err(Error::write(folder))?;
+    files::clean(folder);
 
     let mut weight_map = Map::new();
     let mut files = Vec::new();

@@ -9,11 +9,12 @@ use demask_kernels::QuantizedWeights;
 use rayon::prelude::*;
 
 use super::{Gguf, names, row_in_file};
+use crate::checkpoint::digest::digest;
 use crate::checkpoint::{Dtype, Mapped, Quantized};
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::layer::{Embedding, Linear};
-use crate::load::{LoadOptions, Precision, Weight, fingerprint, linear_of, on_device};
+use crate::load::{LoadOptions, ORIGIN, Precision, Weight, about, linear_of, old_fingerprint, on_device};
 use crate::transformer::{Parameters, Transformer};
 
 /// Depths of a group of the file's block formats, kept where weights are quantised again.
@@ -25,8 +26,11 @@ pub(crate) fn transformer(gguf: &Gguf, options: &LoadOptions) -> Result<Transfor
     let names: HashMap<String, String> = names(&spec)?.into_iter().collect();
     let mut from = FromGguf { gguf, options, spec: spec.clone(), names };
     let norm = from.floats("output_norm.weight", &[spec.hidden])?;
-    let fingerprint = fingerprint(&spec, &norm.to_f32());
-    Transformer::new(spec, options.device.clone(), fingerprint, &mut from)
+    let mut aliases = vec![old_fingerprint(&spec, &norm.to_f32())];
+    aliases.extend(gguf.text(ORIGIN).map(str::to_owned));
+    let provenance = options.provenance(vec![gguf.bytes.clone()], aliases);
+    let fingerprint = digest(&about(&spec), &gguf.contents());
+    Ok(Transformer::new(spec, options.device.clone(), fingerprint, &mut from)?.coming_from(provenance))
 }
 
 struct FromGguf<'a> {

@@ -5,6 +5,7 @@
 //! 32. Invariant: a tensor's range was checked against the file before anything refers to it.
 
 mod load;
+mod scan;
 mod text;
 mod write;
 
@@ -12,13 +13,15 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::GgmlDType;
-use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::gguf_file::{self, TensorInfo, Value};
 use serde_json::{Map, json};
 
 use crate::arch;
-use crate::checkpoint::{Bytes, map_file};
+use crate::checkpoint::digest::Content;
+use crate::checkpoint::{Bytes, bytes_of};
 use crate::config::Spec;
 use crate::error::{Error, Result};
+use crate::guard::caught;
 
 pub(crate) use load::transformer;
 pub(crate) use text::{settings, tokenizer_json};
@@ -27,7 +30,7 @@ pub use write::{Kind, Values, Vocabulary, write};
 /// An opened file.
 pub struct Gguf {
     path: PathBuf,
-    content: Content,
+    content: gguf_file::Content,
     bytes: Bytes,
 }
 
@@ -39,11 +42,16 @@ pub fn is_gguf(path: &Path) -> bool {
 impl Gguf {
     /// Maps a file and reads its header.
     pub fn open(path: &Path) -> Result<Self> {
-        let bytes = map_file(path)?;
-        let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|cause| Error::Gguf {
-            path: path.to_path_buf(),
-            cause: first_line(&cause.to_string()),
-        })?;
+        Self::open_as(path, true)
+    }
+
+    /// The same, mapped or read.
+    pub(crate) fn open_as(path: &Path, mapped: bool) -> Result<Self> {
+        let bytes = bytes_of(path, mapped)?;
+        let bad = |cause: String| Error::Gguf { path: path.to_path_buf(), cause };
+        scan::check(&bytes).map_err(bad)?;
+        let content = caught(|| gguf_file::Content::read(&mut Cursor::new(&*bytes))).map_err(bad)?;
+        let content = content.map_err(|cause| bad(first_line(&cause.to_string())))?;
         Ok(Self { path: path.to_path_buf(), content, bytes })
     }
 
@@ -103,6 +111,21 @@ impl Gguf {
     /// How many tensors there are.
     pub fn tensors(&self) -> usize {
         self.content.tensor_infos.len()
+    }
+
+    /// Its tensors, as far as they are inside the file.
+    fn contents(&self) -> Vec<Content<'_>> {
+        let infos = self.content.tensor_infos.iter();
+        infos.filter_map(|(name, info)| self.content_of(name, info)).collect()
+    }
+
+    fn content_of<'a>(&'a self, name: &'a str, info: &'a TensorInfo) -> Option<Content<'a>> {
+        let dtype = info.ggml_dtype;
+        let size = info.shape.elem_count() / dtype.block_size() * dtype.type_size();
+        let start = usize::try_from(self.content.tensor_data_offset.checked_add(info.offset)?).ok()?;
+        let end = start.checked_add(size).filter(|&end| end <= self.bytes.len())?;
+        let bytes = self.bytes.slice(start..end);
+        Some(Content { name, format: format!("{dtype:?}"), shape: info.shape.dims(), bytes })
     }
 
     fn bad(&self, cause: String) -> Error {

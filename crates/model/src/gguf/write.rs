@@ -15,6 +15,7 @@ use super::{names, row_in_file};
 use crate::arch;
 use crate::config::Spec;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// The format of the matrices; vectors are F32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +97,14 @@ pub fn write(
     let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = tempfile::Builder::new().prefix(".").suffix(".partial").tempfile_in(folder);
+    let temporary =
+        tempfile::Builder::new().prefix(&files::partial_prefix()).suffix(files::PARTIAL).tempfile_in(folder);
     let mut out = BufWriter::new(temporary.map_err(Error::write(path))?);
     gguf_file::write(&mut out, &metadata, &tensors)?;
     let file = out.into_inner().map_err(|cause| Error::write(path)(cause.into_error()))?;
+    file.as_file().sync_all().map_err(Error::write(path))?;
     file.persist(path).map_err(|cause| Error::write(path)(cause.error))?;
-    Ok(())
+    files::sync_folder_of(path).map_err(Error::write(path))
 }
 
 fn metadata(spec: &Spec, vocabulary: &Vocabulary) -> Vec<(String, Value)> {

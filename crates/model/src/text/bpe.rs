@@ -3,13 +3,13 @@
 //!
 //! The two forms differ in what the older one leaves to code: normaliser and pre-tokeniser, which are known per class.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use super::Settings;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// Classes that split text as Qwen2 does.
 const QWEN2: [&str; 3] = ["Qwen2Tokenizer", "Qwen2TokenizerFast", "DreamTokenizer"];
@@ -32,9 +32,9 @@ pub(super) fn as_tokenizer_json(folder: &Path, settings: &Settings) -> Result<Ve
         );
         return Err(Error::Tokenizer { path: settings.path().to_path_buf(), cause });
     }
-    let vocab = fs::read(&vocab_path).map_err(Error::read(&vocab_path))?;
+    let vocab = files::read(&vocab_path).map_err(Error::read(&vocab_path))?;
     let vocab: Map<String, Value> = serde_json::from_slice(&vocab).map_err(Error::json(&vocab_path))?;
-    let merges = fs::read_to_string(&merges_path).map_err(Error::read(&merges_path))?;
+    let merges = files::read_to_string(&merges_path).map_err(Error::read(&merges_path))?;
     let merges: Vec<&str> =
         merges.lines().filter(|line| !line.is_empty() && !line.starts_with("#version")).collect();
 

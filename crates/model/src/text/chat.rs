@@ -1,25 +1,19 @@
 //! A conversation as the prompt its model was trained on, rendered exactly as transformers renders it.
 //!
-//! Templates are Jinja programs that come with the checkpoint: they run with a bound on instructions, recursion and
-//! output, see nothing but the conversation, and fail with a sentence.
+//! Templates are Jinja programs that come with the checkpoint: they see nothing but the conversation and fail with a
+//! sentence. Those of strangers' files run in a process of their own ([`super::isolation`]), where depth, memory and time
+//! are bounded whatever they do.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use minijinja::value::ValueKind;
-use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, Value as Jinja};
 use serde_json::{Map, Value};
 
-use super::{Message, Settings, python};
+use super::isolation::Worker;
+use super::jinja::Renderer;
+use super::{Message, Settings};
 use crate::error::{Error, Result};
-
-/// Template instructions before a rendering counts as endless.
-const FUEL: u64 = 10_000_000;
-/// Bytes before a prompt counts as endless.
-const LONGEST: usize = 64 << 20;
-/// Nested macro calls before a rendering counts as endless.
-const RECURSION: usize = 200;
 
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
@@ -28,7 +22,9 @@ const TOOL_USE: &str = "tool_use";
 #[derive(Clone)]
 pub struct ChatTemplate {
     path: PathBuf,
-    environment: Environment<'static>,
+    renderer: Arc<Renderer>,
+    /// Where a stranger's template runs.
+    worker: Option<Arc<Worker>>,
     names: Vec<String>,
     special_tokens: Map<String, Value>,
 }
@@ -91,21 +87,17 @@ impl ChatTemplate {
         if templates.is_empty() {
             return Ok(None);
         }
-        let mut template = Self {
-            path: settings.template_path().to_path_buf(),
-            environment: environment(),
-            names: Vec::new(),
+        let path = settings.template_path().to_path_buf();
+        let problem = |problem| Error::Template { path: path.clone(), problem };
+        let renderer = Renderer::compile(&templates).map_err(problem)?;
+        let worker = if settings.is_trusted() { None } else { Worker::of(&templates) };
+        Ok(Some(Self {
+            renderer: Arc::new(renderer),
+            worker: worker.map(Arc::new),
+            names: templates.iter().map(|(name, _)| (*name).to_owned()).collect(),
             special_tokens: settings.special_tokens(),
-        };
-        for (name, source) in templates {
-            let source = without_generation_tags(source);
-            template
-                .environment
-                .add_template_owned(name.to_owned(), source)
-                .map_err(|error| template.failure(&error))?;
-            template.names.push(name.to_owned());
-        }
-        Ok(Some(template))
+            path,
+        }))
     }
 
     /// The names of its templates; most checkpoints have only `default`.
@@ -116,11 +108,12 @@ impl ChatTemplate {
     /// The prompt of a conversation.
     pub fn render(&self, conversation: &Conversation<'_>) -> Result<String> {
         let name = self.choose(conversation)?;
-        let template = self.environment.get_template(name).map_err(|error| self.failure(&error))?;
-        let mut out = Bounded(Vec::new());
-        let context = self.context(conversation);
-        template.render_captured_to(context, &mut out).map_err(|error| self.failure(&error))?;
-        let text = String::from_utf8(out.0).map_err(|_| self.problem("does not write UTF-8".to_owned()))?;
+        let variables = Value::Object(self.variables(conversation));
+        let rendered = match &self.worker {
+            Some(worker) => worker.render(name, &variables),
+            None => self.renderer.render(name, &variables),
+        };
+        let text = rendered.map_err(|problem| self.problem(problem))?;
         match conversation.ending {
             Ending::Continue(trailing) => self.open_last(text, conversation.messages, trailing),
             Ending::Closed | Ending::Answer => Ok(text),
@@ -141,7 +134,7 @@ impl ChatTemplate {
     }
 
     /// The variables transformers passes, under the names it passes them by; absent tools and documents are `none`.
-    fn context(&self, conversation: &Conversation<'_>) -> Jinja {
+    fn variables(&self, conversation: &Conversation<'_>) -> Map<String, Value> {
         let mut variables = self.special_tokens.clone();
         variables.extend(conversation.variables.into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
         let messages = conversation.messages.iter().cloned().map(|message| Value::Object(message.into()));
@@ -149,7 +142,7 @@ impl ChatTemplate {
         variables.insert("tools".to_owned(), list(conversation.tools));
         variables.insert("documents".to_owned(), list(conversation.documents));
         variables.insert("add_generation_prompt".to_owned(), (conversation.ending == Ending::Answer).into());
-        Jinja::from_serialize(variables)
+        variables
     }
 
     /// Cuts the prompt behind the last message's text.
@@ -177,32 +170,6 @@ impl ChatTemplate {
     fn problem(&self, problem: String) -> Error {
         Error::Template { path: self.path.clone(), problem }
     }
-
-    fn failure(&self, error: &minijinja::Error) -> Error {
-        let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-        while let Some(error) = cause {
-            if let Some(Refusal(message)) = error.downcast_ref() {
-                return self.problem(format!("refuses these messages: {message}"));
-            }
-            if error
-                .downcast_ref::<minijinja::Error>()
-                .is_some_and(|error| error.kind() == ErrorKind::OutOfFuel)
-            {
-                return self.problem(format!("does not end: it was stopped{line} after {FUEL} instructions"));
-            }
-            cause = error.source();
-        }
-        let detail = match error.detail() {
-            Some(detail) => format!("{}: {detail}", error.kind()),
-            None => error.kind().to_string(),
-        };
-        self.problem(match error.kind() {
-            ErrorKind::SyntaxError => format!("does not parse{line}: {detail}"),
-            ErrorKind::WriteFailure => format!("does not end: it was stopped{line} after {LONGEST} bytes"),
-            _ => format!("fails{line}: {detail}"),
-        })
-    }
 }
 
 impl fmt::Debug for ChatTemplate {
@@ -211,84 +178,6 @@ impl fmt::Debug for ChatTemplate {
     }
 }
 
-/// Jinja as transformers sets it up.
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    environment.set_formatter(format_value);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(RECURSION);
-    environment.add_filter("tojson", python::tojson);
-    environment.add_filter("string", |value: &Jinja| python::text(value));
-    environment.add_function("raise_exception", raise_exception);
-    environment.add_function("strftime_now", strftime_now);
-    environment
-}
-
-fn format_value(out: &mut Output<'_>, _: &State<'_, '_>, value: &Jinja) -> Result<(), minijinja::Error> {
-    match value.kind() {
-        ValueKind::String => out.write_str(value.as_str().unwrap_or_default())?,
-        _ => out.write_str(&python::text(value))?,
-    }
-    Ok(())
-}
-
-/// What a template says with `raise_exception`.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Refusal(String);
-
-fn raise_exception(message: String) -> Result<Jinja, minijinja::Error> {
-    Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Refusal(message)))
-}
-
-fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
-    use std::fmt::Write;
-    let mut out = String::new();
-    write!(out, "{}", chrono::Local::now().format(format)).map_err(|_| {
-        minijinja::Error::new(ErrorKind::InvalidOperation, format!("strftime_now does not know `{format}`"))
-    })?;
-    Ok(out)
-}
-
 fn list(values: Option<&[Value]>) -> Value {
     values.map_or(Value::Null, |values| values.to_vec().into())
-}
-
-/// `{% generation %}` marks what an assistant wrote, for training; it prints nothing, so it becomes a block that always runs.
-fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(start) = rest.find("{%") {
-        let Some(length) = rest[start..].find("%}") else { break };
-        let tag = &rest[start + 2..start + length];
-        out.push_str(&rest[..start]);
-        match tag.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+') {
-            "generation" => out.push_str(&format!("{{%{}%}}", tag.replace("generation", "if true"))),
-            "endgeneration" => out.push_str(&format!("{{%{}%}}", tag.replace("endgeneration", "endif"))),
-            _ => out.push_str(&rest[start..start + length + 2]),
-        }
-        rest = &rest[start + length + 2..];
-    }
-    out + rest
-}
-
-/// A buffer that refuses to grow without end.
-struct Bounded(Vec<u8>);
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > LONGEST {
-            return Err(io::Error::other("the prompt is too long"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

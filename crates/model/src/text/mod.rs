@@ -2,12 +2,16 @@
 
 mod bpe;
 mod chat;
+mod isolation;
+mod jinja;
 mod message;
+mod nesting;
 mod python;
 mod settings;
 mod tokenizer;
 
 pub use chat::{ChatTemplate, Conversation, Ending, Trailing};
+pub use isolation::{isolate_templates, template_worker};
 pub use message::Message;
 pub use settings::Settings;
 pub use tokenizer::Tokenizer;

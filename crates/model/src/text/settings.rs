@@ -2,13 +2,13 @@
 //!
 //! Invariant: a special token is a plain string here, whichever of the Hub's two spellings the file used.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::gguf::{self, Gguf};
 
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -23,6 +23,8 @@ pub struct Settings {
     path: PathBuf,
     fields: Map<String, Value>,
     template_file: Option<(PathBuf, String)>,
+    /// Given by the program itself and not by a file.
+    trusted: bool,
 }
 
 impl Settings {
@@ -30,7 +32,8 @@ impl Settings {
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         if gguf::is_gguf(folder) {
-            return Self::from_bytes(folder, &gguf::settings(&Gguf::open(folder)?));
+            let settings = Self::from_bytes(folder, &gguf::settings(&Gguf::open(folder)?))?;
+            return Ok(Self { trusted: false, ..settings });
         }
         let path = folder.join(TOKENIZER_CONFIG);
         let mut fields = object(&path, read(&path)?.as_deref())?;
@@ -49,19 +52,24 @@ impl Settings {
                 }
             },
         };
-        Ok(Self { path, fields, template_file })
+        Ok(Self { path, fields, template_file, trusted: false })
     }
 
     /// Reads the text of a `tokenizer_config.json`, e.g. one compiled into the program.
     pub fn from_bytes(path: impl Into<PathBuf>, text: &[u8]) -> Result<Self> {
         let path = path.into();
         let fields = object(&path, Some(text))?;
-        Ok(Self { path, fields, template_file: None })
+        Ok(Self { path, fields, template_file: None, trusted: true })
     }
 
     /// The file most of it comes from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the program itself brought them, and no file.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.trusted
     }
 
     /// A field as it is in the file.
@@ -123,7 +131,7 @@ fn token_text(token: &Value) -> Option<&str> {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    match fs::read(path) {
+    match files::read(path) {
         Ok(text) => Ok(Some(text)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(Error::Read { path: path.to_path_buf(), cause }),

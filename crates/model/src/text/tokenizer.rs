@@ -2,12 +2,13 @@
 //!
 //! Invariant: every id it knows is below the model's vocabulary, so an encoded text can always be embedded.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Settings, bpe};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::gguf::{self, Gguf};
+use crate::guard::caught;
 
 const TOKENIZER: &str = "tokenizer.json";
 
@@ -21,6 +22,7 @@ pub struct Tokenizer {
     settings: Settings,
     /// One flag per id of the model's vocabulary.
     known: Vec<bool>,
+    longest: usize,
 }
 
 impl Tokenizer {
@@ -32,7 +34,7 @@ impl Tokenizer {
             // A tokenizer.json beside the file says more than the file can.
             let beside = folder.with_file_name(TOKENIZER);
             if beside.exists() {
-                let json = fs::read(&beside).map_err(Error::read(&beside))?;
+                let json = files::read(&beside).map_err(Error::read(&beside))?;
                 return Self::new(beside, &json, settings, vocab);
             }
             let json = gguf::tokenizer_json(&Gguf::open(folder)?)?;
@@ -40,7 +42,7 @@ impl Tokenizer {
         }
         let path = folder.join(TOKENIZER);
         if path.exists() {
-            let json = fs::read(&path).map_err(Error::read(&path))?;
+            let json = files::read(&path).map_err(Error::read(&path))?;
             Self::new(path, &json, settings, vocab)
         } else if folder.join("vocab.json").exists() && folder.join("merges.txt").exists() {
             let json = bpe::as_tokenizer_json(folder, &settings)?;
@@ -63,13 +65,13 @@ impl Tokenizer {
 
     fn new(path: PathBuf, json: &[u8], settings: Settings, vocab: usize) -> Result<Self> {
         let unusable = |cause: String| Error::Tokenizer { path: path.clone(), cause };
-        let mut inner =
-            tokenizers::Tokenizer::from_bytes(json).map_err(|cause| unusable(cause.to_string()))?;
+        let read = caught(|| tokenizers::Tokenizer::from_bytes(json)).map_err(unusable)?;
+        let mut inner = read.map_err(|cause| unusable(cause.to_string()))?;
         // A canvas is never cut or padded by the tokenizer.
         inner.with_truncation(None).map_err(|cause| unusable(cause.to_string()))?;
         inner.with_padding(None);
 
-        let tokens = inner.get_vocab(true);
+        let tokens = caught(|| inner.get_vocab(true)).map_err(unusable)?;
         match tokens.iter().max_by_key(|(_, id)| **id) {
             None => return Err(unusable("it has no tokens".to_owned())),
             Some((token, &largest)) if largest as usize >= vocab => {
@@ -77,11 +79,12 @@ impl Tokenizer {
             }
             Some(_) => {}
         }
+        let longest = tokens.keys().map(String::len).max().unwrap_or(1).max(1);
         let mut known = vec![false; vocab];
         for id in tokens.into_values() {
             known[id as usize] = true;
         }
-        Ok(Self { inner, settings, known })
+        Ok(Self { inner, settings, known, longest })
     }
 
     /// What `tokenizer_config.json` says.
@@ -100,9 +103,9 @@ impl Tokenizer {
     }
 
     fn encode_with(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, add_special_tokens);
-        let encoding = encoding
-            .map_err(|cause| Error::Tokenize { action: "encode this text", cause: cause.to_string() })?;
+        let failed = |cause: String| Error::Tokenize { action: "encode this text", cause };
+        let encoding = caught(|| self.inner.encode_fast(text, add_special_tokens)).map_err(failed)?;
+        let encoding = encoding.map_err(|cause| failed(cause.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -123,8 +126,9 @@ impl Tokenizer {
     }
 
     fn decode_with(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String> {
-        let text = self.inner.decode(ids, skip_special_tokens);
-        text.map_err(|cause| Error::Tokenize { action: "decode these ids", cause: cause.to_string() })
+        let failed = |cause: String| Error::Tokenize { action: "decode these ids", cause };
+        let text = caught(|| self.inner.decode(ids, skip_special_tokens)).map_err(failed)?;
+        text.map_err(|cause| failed(cause.to_string()))
     }
 
     /// The text one token adds behind another, for showing tokens one by one: some tokenizers put the
@@ -145,6 +149,12 @@ impl Tokenizer {
     /// The ids of the model's vocabulary that stand for no token, and so must never be written.
     pub fn holes(&self) -> Vec<u32> {
         (0_u32..).zip(&self.known).filter(|(_, known)| !**known).map(|(id, _)| id).collect()
+    }
+
+    /// Bytes of the longest token as the vocabulary spells it: no token stands for more text than this, white space
+    /// that the tokenizer drops apart.
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// How many tokens it knows.

@@ -91,6 +91,9 @@ async fn parse<T: Send + 'static>(
     if !server.engine.has_room(1) {
         return Err(Refusal::busy());
     }
+    // The blocking threads are many; the memory is not.
+    let weight = u32::try_from(body.len().div_ceil(1024)).unwrap_or(u32::MAX);
+    let _share = server.parsing.acquire_many(weight).await.map_err(Refusal::internal)?;
     let server = server.clone();
     let parsed = tokio::task::spawn_blocking(move || parse(&body, &server.served, &server.settings)).await;
     parsed.map_err(Refusal::internal)?

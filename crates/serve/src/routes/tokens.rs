@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::{Body, parse};
@@ -12,8 +14,9 @@ use crate::fields::Fields;
 use crate::{Served, Server, Settings, prompt};
 
 /// Ids of a text, in which `[MASK]` and `[MASK:5]` are masks.
-pub(super) async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<Json<Value>, Refusal> {
-    parse(&server, body, encode).await
+pub(super) async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
+    let text = parse(&server, body, encode).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// Texts of ids.
@@ -29,12 +32,16 @@ pub(super) fn texts(served: &Served, tokens: impl Iterator<Item = u32>) -> Resul
     tokens.map(|token| Ok(served.model.tokenizer().decode_verbatim(&[token])?)).collect()
 }
 
-fn encode(body: &[u8], served: &Served, settings: &Settings) -> Result<Json<Value>, Refusal> {
+/// The answer's text, because the values it is made of take many times its memory.
+fn encode(body: &[u8], served: &Served, settings: &Settings) -> Result<String, Refusal> {
     let mut fields = Fields::parse(body)?;
     let Some(text) = fields.text("text")? else { return Err(Refusal::field("text", "is missing")) };
     fields.finish()?;
     let tokens = prompt::tokens_with_gaps(&text, served, settings.max_tokens)?;
-    Ok(Json(json!({ "tokens": tokens, "texts": texts(served, tokens.iter().copied())? })))
+    let texts = texts(served, tokens.iter().copied())?;
+    let json = |list: serde_json::Result<String>| list.map_err(Refusal::internal);
+    let (tokens, texts) = (json(serde_json::to_string(&tokens))?, json(serde_json::to_string(&texts))?);
+    Ok(format!("{{\"tokens\":{tokens},\"texts\":{texts}}}"))
 }
 
 fn decode(body: &[u8], served: &Served, _: &Settings) -> Result<Json<Value>, Refusal> {

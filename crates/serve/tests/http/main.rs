@@ -2,6 +2,7 @@
 
 mod answers;
 mod document;
+mod limits;
 mod load;
 mod refusals;
 mod support;

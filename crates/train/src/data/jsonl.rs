@@ -1,10 +1,10 @@
 //! JSON lines by number: one pass finds where the lines begin, later reads seek.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use demask_model::files;
 use demask_model::hash::Hash;
 use demask_model::text::Message;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(Error::read(path))?);
+        let mut file = BufReader::with_capacity(1 << 20, files::open(path).map_err(Error::read(path))?);
         let (mut places, mut sum, mut start, mut line) = (Vec::new(), Hash::new(), 0, Vec::new());
         loop {
             line.clear();
@@ -55,7 +55,7 @@ impl Records for Lines {
     fn read(&self, range: Range<usize>) -> Result<Vec<Result<Record, Refused>>> {
         let places = &self.places[range.clone()];
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
-        let mut file = File::open(&self.path).map_err(Error::read(&self.path))?;
+        let mut file = files::open(&self.path).map_err(Error::read(&self.path))?;
         file.seek(SeekFrom::Start(first.0)).map_err(Error::read(&self.path))?;
         let mut bytes = vec![0; (last.1 - first.0) as usize];
         file.read_exact(&mut bytes).map_err(Error::read(&self.path))?;

@@ -5,6 +5,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use demask_model::files;
+use demask_model::guard::caught;
 use demask_model::hash::Hash;
 use demask_model::text::Message;
 use parquet::errors::ParquetError;
@@ -31,7 +33,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let mut file = File::open(path).map_err(Error::read(path))?;
+        let mut file = files::open(path).map_err(Error::read(path))?;
         let length = file.seek(SeekFrom::End(0)).map_err(Error::read(path))?;
         file.seek(SeekFrom::Start(length.saturating_sub(FOOTER))).map_err(Error::read(path))?;
         let mut footer = Vec::new();
@@ -39,7 +41,8 @@ impl Table {
         let hash = Hash::new().bytes(&length.to_le_bytes()).bytes(&footer).value();
 
         let bad = |problem: String| Error::Data { path: path.to_owned(), problem };
-        let reader = SerializedFileReader::new(file)
+        let reader = caught(|| SerializedFileReader::new(file))
+            .map_err(|why| bad(format!("cannot be read: {why}")))?
             .map_err(|cause| bad(format!("is not a readable parquet file ({cause})")))?;
         let schema = reader.metadata().file_metadata().schema();
         let has = |name: &str| schema.get_fields().iter().any(|field| field.name() == name);
@@ -47,7 +50,8 @@ impl Table {
         if !has("messages") && !pair {
             return Err(bad("has neither a column messages nor columns prompt and response".into()));
         }
-        let groups = reader.metadata().row_groups().iter().map(|group| group.num_rows() as usize).collect();
+        let groups =
+            reader.metadata().row_groups().iter().map(|group| group.num_rows().max(0) as usize).collect();
         Ok(Self { path: path.to_owned(), groups, hash })
     }
 
@@ -74,11 +78,19 @@ impl Records for Table {
     }
 
     fn read(&self, range: Range<usize>) -> Result<Vec<Result<Record, Refused>>> {
-        let file = File::open(&self.path).map_err(Error::read(&self.path))?;
+        let damaged =
+            |why| Error::Data { path: self.path.clone(), problem: format!("cannot be read: {why}") };
+        caught(|| self.rows(range)).map_err(damaged)?
+    }
+}
+
+impl Table {
+    fn rows(&self, range: Range<usize>) -> Result<Vec<Result<Record, Refused>>> {
+        let file = files::open(&self.path).map_err(Error::read(&self.path))?;
         let reader = SerializedFileReader::new(file).map_err(Error::parquet(&self.path))?;
         let undecodable =
             |cause| Error::Data { path: self.path.clone(), problem: format!("cannot be decoded ({cause})") };
-        let mut rows = Vec::with_capacity(range.len());
+        let mut rows = Vec::new();
         let mut start = 0;
         for (group, &length) in self.groups.iter().enumerate() {
             let from = range.start.clamp(start, start + length);

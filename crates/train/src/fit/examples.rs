@@ -47,7 +47,7 @@ impl<'a> Examples<'a> {
                 "not given".into(),
                 "given, because the cache stores no such hidden rows",
             ),
-            Some(backbone) if backbone.fingerprint() != cache.header().backbone => {
+            Some(backbone) if !backbone.answers_to(&cache.header().backbone) => {
                 let value =
                     format!("{} and the cache of {}", backbone.fingerprint(), cache.header().backbone);
                 setting("the model's fingerprint", value, "that of the cache")

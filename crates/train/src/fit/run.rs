@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use demask_decode::dependency::{Metadata, Parts};
+use demask_model::files::Lock;
 use demask_model::{Backbone, HiddenRow};
 
 use super::config::Config;
@@ -101,7 +102,7 @@ impl Fit<'_> {
     /// Trains to the end; `None` if the watcher stopped it. Continues by itself from the state in the folder.
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<Option<Fitted>> {
         self.config.check()?;
-        std::fs::create_dir_all(self.folder).map_err(Error::write(self.folder))?;
+        let _lock = Lock::take(self.folder)?;
         let mut examples = Examples::new(self.cache, self.row, self.backbone, self.config.window)?;
         let plan = self.plan(&examples)?;
         let optimizer = self.config.optimizer();

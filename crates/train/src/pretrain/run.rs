@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use candle_core::Device;
 use demask_model::checkpoint::Store;
+use demask_model::files::Lock;
 use demask_model::{Spec, Transformer};
 
 use super::batch::{Batches, ExampleSource};
@@ -96,6 +97,7 @@ impl Run<'_> {
     /// Trains to the end, or until the watcher breaks. Continues by itself from the newest state in the folder.
     pub fn train(&self, source: &mut dyn ExampleSource, watcher: &mut dyn Watcher) -> Result<Outcome> {
         let layout = Layout::new(self.spec)?;
+        let _lock = Lock::take(self.folder)?;
         let states = self.folder.join("state");
         let mut state = match State::newest(&states, |step| self.identity(step), layout.len())? {
             Some(state) => state,

@@ -192,7 +192,7 @@ impl Group<'_> {
         if self.group.metadata().column(index).column_descr().max_def_level() != 0 {
             return Ok(None);
         }
-        let mut values = Vec::with_capacity(self.rows);
+        let mut values = Vec::new();
         let mut reader = get_typed_column_reader::<T>(self.group.get_column_reader(index)?);
         reader.read_records(self.rows, None, None, &mut values)?;
         Ok((values.len() == self.rows).then_some(values))
@@ -208,7 +208,7 @@ impl Group<'_> {
         let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
         let mut reader = get_typed_column_reader::<Int32Type>(self.group.get_column_reader(index)?);
         reader.read_records(self.rows, Some(&mut defined), Some(&mut repeated), &mut values)?;
-        let mut lists: Vec<Vec<u32>> = Vec::with_capacity(self.rows);
+        let mut lists: Vec<Vec<u32>> = Vec::new();
         let mut values = values.into_iter();
         for (defined, repeated) in defined.into_iter().zip(repeated) {
             if repeated == 0 {

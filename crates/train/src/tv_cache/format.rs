@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use demask_model::files;
 use half::f16;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -139,7 +140,8 @@ impl Writer {
     /// Begins `path`; the rows go to a hidden neighbour until [`Self::finish`].
     pub(super) fn new(path: &Path, hidden: HiddenRows) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let partial = path.with_file_name(format!(".{name}.partial"));
+        // Its own name for every process: shares that overlap must not write into one file.
+        let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
         Self { path: path.to_owned(), partial, out: None, hidden, rows: Vec::new(), payload: 0 }
     }
 
@@ -163,7 +165,7 @@ impl Writer {
             file.flush()?;
             file.get_ref().sync_all()?;
             fs::rename(&self.partial, &self.path)?;
-            sync_folder(&self.path)
+            files::sync_folder_of(&self.path)
         };
         complete().map_err(fail)
     }
@@ -187,14 +189,6 @@ impl Writer {
         self.rows.clear();
         self.payload = 0;
         Ok(())
-    }
-}
-
-/// Makes a rename last through a power cut, where the system can.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    match path.parent().map(File::open) {
-        Some(Ok(folder)) => folder.sync_all().or(Ok(())),
-        _ => Ok(()),
     }
 }
 

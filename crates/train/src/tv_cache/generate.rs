@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use demask_engine::Shard;
+use demask_model::files::Lock;
 use demask_model::{Backbone, SpecialIds};
 
 use super::format::Writer;
@@ -66,7 +67,9 @@ impl Generator<'_> {
                 problem: "there are no responses to measure".into(),
             });
         }
-        std::fs::create_dir_all(self.folder).map_err(Error::write(self.folder))?;
+        // Several may work on one folder, each on a share of its own.
+        let share = format!(".demask-{}-of-{}.lock", self.shard.index, self.shard.count);
+        let _lock = Lock::take_named(self.folder, &share)?;
         if let Some(manifest) = Manifest::read(self.folder)? {
             self.accept(&header, &manifest.header, self.folder)?;
             return Ok(Outcome::Finished(manifest));
@@ -123,6 +126,7 @@ impl Generator<'_> {
         let tasks: Vec<Masking<'_>> =
             responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
         let path = self.path(file);
+        self.remove_leftovers(file);
         let mut writer = Writer::new(&path, self.settings.hidden);
         let (responses, refusals) = (responses.len(), refused.len());
         let mut entry = FileEntry { name: name(file), responses, examples: 0, pairs: 0, refused: refusals };
@@ -149,6 +153,15 @@ impl Generator<'_> {
             ("file", json(serde_json::to_string(&entry))?),
             ("refused", json(serde_json::to_string(&refused))?),
         ])
+    }
+
+    /// Removes what a killed run of this share left of a file.
+    fn remove_leftovers(&self, file: usize) {
+        let start = format!(".{}.", name(file));
+        let entries = std::fs::read_dir(self.folder).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&start)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 
     /// Prompt and ended response in one row of tokens, or why not.

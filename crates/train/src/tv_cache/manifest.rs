@@ -1,11 +1,12 @@
 //! What a cache is of: the header every file carries, and the manifest that lists the files.
 
-use std::fs;
 use std::path::Path;
 
-use demask_model::{Backbone, checkpoint::write};
+use demask_model::backbone::AS_STORED;
+use demask_model::{Backbone, checkpoint::write, files};
 use serde::{Deserialize, Serialize};
 
+use super::read::name;
 use super::settings::TvCacheSettings;
 use super::source::ResponseSource;
 use crate::data::Refused;
@@ -25,6 +26,9 @@ pub struct TvCacheHeader {
     pub version: String,
     /// Identifies the backbone's weights.
     pub backbone: String,
+    /// The precision they were brought to.
+    #[serde(default = "as_stored")]
+    pub precision: String,
     /// Architecture of the backbone.
     pub architecture: String,
     /// Width of the hidden rows, the paper's `d`.
@@ -41,6 +45,10 @@ pub struct TvCacheHeader {
     pub settings: TvCacheSettings,
 }
 
+fn as_stored() -> String {
+    AS_STORED.to_owned()
+}
+
 impl TvCacheHeader {
     /// Of a run.
     pub(super) fn new(
@@ -54,6 +62,7 @@ impl TvCacheHeader {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             backbone: backbone.fingerprint(),
+            precision: backbone.precision(),
             architecture: spec.architecture.to_owned(),
             d: spec.hidden,
             vocab: spec.vocab,
@@ -106,7 +115,7 @@ impl Manifest {
         if !path.exists() {
             return Ok(None);
         }
-        let text = fs::read(&path).map_err(Error::read(&path))?;
+        let text = files::read(&path).map_err(Error::read(&path))?;
         let damaged = |cause| format!("is not a manifest of a TV cache ({cause})");
         let manifest: Self = serde_json::from_slice(&text)
             .map_err(|cause| Error::Cache { path: path.clone(), problem: damaged(cause.to_string()) })?;
@@ -115,7 +124,43 @@ impl Manifest {
                 format!("has layout version {}, this program reads {FORMAT}", manifest.header.format);
             return Err(Error::Cache { path, problem });
         }
+        if let Err(problem) = manifest.check() {
+            return Err(Error::Cache { path, problem });
+        }
         Ok(Some(manifest))
+    }
+
+    /// Refuses numbers that cannot be true and names that lead out of the folder.
+    fn check(&self) -> std::result::Result<(), String> {
+        let TvCacheHeader { d, vocab, responses, ref settings, .. } = self.header;
+        let limits = [
+            ("d", d, 1 << 17),
+            ("vocab", vocab, 1 << 22),
+            ("responses", responses, 1 << 40),
+            ("responses_per_file", settings.responses_per_file, 1 << 40),
+        ];
+        for (what, value, limit) in limits {
+            if value == 0 || value > limit {
+                return Err(format!("says that {what} is {value}, which is not between 1 and {limit}"));
+            }
+        }
+        if self.files.len() != self.header.files() {
+            let (found, wanted) = (self.files.len(), self.header.files());
+            return Err(format!("lists {found} files where its header asks for {wanted}"));
+        }
+        for (index, file) in self.files.iter().enumerate() {
+            if file.name != name(index) {
+                return Err(format!("names {:?} where {} belongs", file.name, name(index)));
+            }
+            if file.examples > 1 << 40
+                || file.pairs > 1 << 60
+                || file.responses > responses
+                || file.refused > responses
+            {
+                return Err(format!("says of {} what cannot be true", file.name));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn write(&self, folder: &Path, refused: &[Refused]) -> Result<()> {
@@ -156,7 +201,7 @@ impl Manifest {
 /// The rows of the source that a cache leaves out.
 pub(super) fn read_refused(folder: &Path) -> Result<Vec<Refused>> {
     let path = folder.join(REFUSED);
-    let text = fs::read_to_string(&path).map_err(Error::read(&path))?;
+    let text = files::read_to_string(&path).map_err(Error::read(&path))?;
     let row = |line: &str| {
         let problem = |cause: serde_json::Error| {
             format!("is damaged ({cause}); delete it and manifest.json, run again")

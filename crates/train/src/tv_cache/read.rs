@@ -1,8 +1,9 @@
 //! Reading a cache: whole files, only the columns asked for.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use demask_model::files;
+use demask_model::guard::caught;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::columns;
@@ -68,11 +69,24 @@ impl Cache {
     /// The rows of file number `index`.
     pub fn read(&self, index: usize, wanted: Columns) -> Result<Vec<Example>> {
         let path = self.folder.join(&self.manifest.files[index].name);
-        let file = File::open(&path).map_err(Error::read(&path))?;
-        let reader = SerializedFileReader::new(file).map_err(Error::parquet(&path))?;
-        let damaged = |problem: String| Error::Cache { path: path.clone(), problem };
+        let damaged = |problem| Error::Cache { path: path.clone(), problem };
+        caught(|| self.rows(&path, index, wanted)).map_err(damaged)?
+    }
+
+    fn rows(&self, path: &Path, index: usize, wanted: Columns) -> Result<Vec<Example>> {
+        let file = files::open(path).map_err(Error::read(path))?;
+        let reader = SerializedFileReader::new(file).map_err(Error::parquet(path))?;
+        let damaged = |problem: String| Error::Cache { path: path.to_owned(), problem };
+        let promised = self.manifest.files[index].examples;
+        let found = reader.metadata().file_metadata().num_rows();
+        if usize::try_from(found) != Ok(promised) {
+            return Err(damaged(format!(
+                "has {found} rows, but manifest.json says {promised}; run demask cache generate again"
+            )));
+        }
         let hidden = self.header().settings.hidden_dtype;
-        let mut rows = Vec::with_capacity(self.manifest.files[index].examples);
+        // No room is made on a file's word.
+        let mut rows = Vec::new();
         for group in 0..reader.num_row_groups() {
             let group = reader.get_row_group(group).and_then(|group| columns::read(&*group, wanted, hidden));
             let group = group
@@ -108,8 +122,10 @@ pub(super) fn name(index: usize) -> String {
 
 /// What the footer of a finished file says.
 pub(super) fn footer(path: &Path) -> Result<(TvCacheHeader, FileEntry, Vec<Refused>)> {
-    let file = File::open(path).map_err(Error::read(path))?;
-    let reader = SerializedFileReader::new(file).map_err(Error::parquet(path))?;
+    let file = files::open(path).map_err(Error::read(path))?;
+    let damaged = |problem| Error::Cache { path: path.to_owned(), problem };
+    let reader =
+        caught(|| SerializedFileReader::new(file)).map_err(damaged)?.map_err(Error::parquet(path))?;
     let entries = reader.metadata().file_metadata().key_value_metadata();
     let entry = |key: &str| {
         let key = format!("demask.{key}");

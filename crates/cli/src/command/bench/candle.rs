@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(folder) => (Spec::from_folder(folder)?, Store::open(folder)?),
     };
     let engine = |precision| {
-        let options = LoadOptions { dtype: Some(precision), device: Device::Cpu };
+        let options = LoadOptions { dtype: Some(precision), ..LoadOptions::default() };
         Transformer::from_store(spec.clone(), &store, &options)
     };
     let exact = engine(Precision::Float(Dtype::F32))?;

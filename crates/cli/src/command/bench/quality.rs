@@ -56,9 +56,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
-    let load = |precision| {
-        Transformer::load(folder, &LoadOptions { dtype: Some(precision), device: options.device.clone() })
-    };
+    let load =
+        |precision| Transformer::load(folder, &LoadOptions { dtype: Some(precision), ..options.clone() });
     let exact = load(Precision::Float(Dtype::F32))?;
     let responses = responses(args, folder, &exact)?;
     let truth = marginals(&exact, &responses)?;

@@ -37,7 +37,7 @@ impl<'a> Remote<'a> {
         let config = config.http_status_as_error(false).timeout_connect(Some(Duration::from_secs(10)));
         let agent = config.build().into();
         let mut remote =
-            Self { agent, base, key: api_key(args.api_key.as_deref()), model: Value::Null, args };
+            Self { agent, base, key: api_key(args.api_key.as_deref())?, model: Value::Null, args };
         let answer = remote.authorized(remote.agent.get(format!("{}/models", remote.base))).call();
         let models: Value =
             serde_json::from_reader(remote.opened(answer)?).with_context(|| remote.unlike())?;

@@ -225,11 +225,7 @@ impl Scene {
             teller.draw("crowd/questions")
         };
         let past = teller.tense == Tense::Past && !pattern.contains("now") && teller.chance(40);
-        let pattern = if past {
-            pattern.replace(" are ", " were ").replace("were left", "were left")
-        } else {
-            pattern.to_owned()
-        };
+        let pattern = if past { pattern.replace(" are ", " were ") } else { pattern.to_owned() };
         capital(&pattern)
             .replace("{there}", &self.again)
             .replace("{theplace}", &self.place(&self.again))

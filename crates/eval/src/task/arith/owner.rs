@@ -73,12 +73,12 @@ impl Scene {
     pub(super) fn opening(&self, teller: &mut Teller<'_>, n: i64) -> String {
         let tense = teller.tense;
         // "Tom picks 12 apples" begins a story as well as "Tom has 12 apples".
-        if teller.chance(12) {
-            if let Some((verb, template)) = self.verb(teller, "gain") {
-                let count = teller.count(n, &self.noun);
-                let mention = Mention { text: self.hero.first.clone(), plural: self.hero.plural };
-                return self.clause(teller, &mention, verb, &template, &count, true).whole();
-            }
+        if teller.chance(12)
+            && let Some((verb, template)) = self.verb(teller, "gain")
+        {
+            let count = teller.count(n, &self.noun);
+            let mention = Mention { text: self.hero.first.clone(), plural: self.hero.plural };
+            return self.clause(teller, &mention, verb, &template, &count, true).whole();
         }
         let pattern = teller.draw("owner/openings");
         let count = teller.count(n, &self.noun);
@@ -157,10 +157,10 @@ impl Scene {
                 self.stranger = true;
                 return clause;
             }
-        } else if way < 30 {
-            if let Some(clause) = self.by_itself(teller, step, &amount) {
-                return clause;
-            }
+        } else if way < 30
+            && let Some(clause) = self.by_itself(teller, step, &amount)
+        {
+            return clause;
         }
         let mention = if pronoun {
             self.hero.pronoun()

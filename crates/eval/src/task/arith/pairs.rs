@@ -60,7 +60,7 @@ fn people(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
     }
     let told = list(teller, &clauses);
     let question = teller.draw("pairs/together").replace("{many}", &noun.many);
-    let question = if speaker { question.replace("they", "we").replace("them", "them") } else { question };
+    let question = if speaker { question.replace("they", "we") } else { question };
     let names: Vec<&str> = parties.iter().map(|party| party.first.as_str()).collect();
     match teller.rng.below(10) {
         0 => format!("If {told}, {question}"),

@@ -42,7 +42,7 @@ impl Wording {
         if self == Self::Fresh && !fresh.is_empty() && rng.coin() {
             return rng.pick::<&str>(&fresh).trim_start_matches('*');
         }
-        *rng.pick::<&str>(&marked(false))
+        rng.pick::<&str>(&marked(false))
     }
 }
 

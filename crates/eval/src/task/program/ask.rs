@@ -35,7 +35,8 @@ pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Cas
         let params = Object::Params(vec!["x".into(); recipe.arity()]);
         let object = if pattern.contains("{in}") { &Object::Known } else { &params };
         let cramped = pattern.contains("{np}") && describe::thing(rng, recipe, object).is_none();
-        if !cramped && !(recipe.needs_letters() && pattern.contains("{in}")) {
+        let letterless = recipe.needs_letters() && pattern.contains("{in}");
+        if !cramped && !letterless {
             break pattern;
         }
     };

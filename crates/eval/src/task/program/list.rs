@@ -149,7 +149,8 @@ impl Fold {
         let then = *rng.pick(&all);
         let sorted = |fold: Self| matches!(fold, Self::Sort | Self::SortDown | Self::Reverse);
         let same = std::mem::discriminant(&then) == std::mem::discriminant(&first);
-        (!same && !(sorted(first) && sorted(then))).then_some(then)
+        let twice = sorted(first) && sorted(then);
+        (!same && !twice).then_some(then)
     }
 
     pub(super) fn constant(self) -> Option<i64> {

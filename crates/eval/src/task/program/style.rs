@@ -4,6 +4,9 @@ use super::code::Code;
 use super::recipe::{Ask, Recipe};
 use crate::task::Rng;
 
+/// From the code of an input to the code of an output.
+type Step<'a> = Box<dyn Fn(&Code) -> Code + 'a>;
+
 /// How one answer is written. What the prompt names is kept.
 pub(super) struct Style {
     pub(super) function: String,
@@ -39,7 +42,7 @@ impl Style {
     }
 
     /// The operations of a recipe, each taking the code of its input to the code of its output.
-    fn steps<'a>(&'a self, recipe: &'a Recipe) -> Vec<Box<dyn Fn(&Code) -> Code + 'a>> {
+    fn steps<'a>(&'a self, recipe: &'a Recipe) -> Vec<Step<'a>> {
         match recipe {
             Recipe::Number(ops) => ops.iter().map(|op| boxed(move |value| op.code(value))).collect(),
             Recipe::Pair(join, _, op) => {
@@ -70,6 +73,6 @@ impl Style {
     }
 }
 
-fn boxed<'a>(step: impl Fn(&Code) -> Code + 'a) -> Box<dyn Fn(&Code) -> Code + 'a> {
+fn boxed<'a>(step: impl Fn(&Code) -> Code + 'a) -> Step<'a> {
     Box::new(step)
 }

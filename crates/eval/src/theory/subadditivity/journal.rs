@@ -40,6 +40,12 @@ impl Record {
     }
 }
 
+impl journal::Keyed for Record {
+    fn key(&self) -> String {
+        format!("mask {} of {:?}", self.mask, self.id)
+    }
+}
+
 /// First line: what the records belong to.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct JournalHeader {

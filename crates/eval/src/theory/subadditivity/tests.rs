@@ -41,7 +41,8 @@ fn whole(joint: &Tabular, folder: &Path, count: usize, budget: usize) -> Report 
 fn both_sides_are_those_of_the_joint() {
     let (joint, folder) = (joint(), tempfile::tempdir().unwrap());
     whole(&joint, folder.path(), 8, 64);
-    let journal = Journal::open(folder.path(), &settings(), &joint.fingerprint()).unwrap();
+    let journal =
+        Journal::open(folder.path(), &settings(), &format!("{} stored", joint.fingerprint())).unwrap();
     assert_eq!(journal.len(), 8 * 5);
     let mask = joint.spec().ids.mask;
     let tv = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0;

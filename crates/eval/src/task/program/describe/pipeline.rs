@@ -145,12 +145,7 @@ fn set(rng: &mut Rng, keep: Option<Test>, list: &str) -> String {
 fn those(rng: &mut Rng, test: Test) -> String {
     let is = say(rng, &format!("{}.is", test.section()), test.constant(), &[]);
     let are = is.strip_prefix("is an ").or_else(|| is.strip_prefix("is a ")).map_or_else(
-        || {
-            is.replacen("is ", "are ", 1)
-                .replacen("can ", "can ", 1)
-                .replacen("exceeds", "exceed", 1)
-                .replacen("equals", "equal", 1)
-        },
+        || is.replacen("is ", "are ", 1).replacen("exceeds", "exceed", 1).replacen("equals", "equal", 1),
         |rest| format!("are {}", rest.replace("number", "numbers").replacen("multiple", "multiples", 1)),
     );
     let lead = *rng.pick(&["those that", "the ones that", "only those that", "the results that"]);

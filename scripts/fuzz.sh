@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Mutated inputs against every reader, for as long as one likes.
+#
+#   scripts/fuzz.sh              an hour for each reader
+#   scripts/fuzz.sh 60           a minute for each
+#   scripts/fuzz.sh million      a million inputs over all readers, with a summary (docs/reliability.md has one)
+#   FUZZ_SEED=7 scripts/fuzz.sh  other inputs
+#
+# An input that ends the process is left in $FUZZ_FOLDER (default: a temporary folder, which is named).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export FUZZ_FOLDER=${FUZZ_FOLDER:-$(mktemp -d)}
+BINARY=$(cargo test --release --workspace --locked --no-run --test fuzz --message-format=json 2>/dev/null |
+    grep -o '"executable":"[^"]*fuzz-[^"]*"' | cut -d'"' -f4 | tail -1)
+TARGETS=$("$BINARY" --list --format terse | sed -n 's/: test$//p')
+
+# Inputs of the long run: what is quick to read gets more of them.
+share() {
+    case $1 in
+        *::spelling | *::config | *::grid_file) echo 150000 ;;
+        *::journal | *::trace_file | *::safetensors | *::tokenizer_settings) echo 100000 ;;
+        *::index | *::predictor) echo 40000 ;;
+        *::chat_template | *::cache_manifest) echo 25000 ;;
+        *) echo 10000 ;;
+    esac
+}
+
+for target in $TARGETS; do
+    case ${1:-3600} in
+        million) FUZZ_EXECUTIONS=$(share "$target") "$BINARY" --exact "$target" --nocapture 2>&1 | grep executions ;;
+        *) FUZZ_SECONDS=${1:-3600} "$BINARY" --exact "$target" --nocapture 2>&1 | grep executions ;;
+    esac || { echo "$target failed; its input is in $FUZZ_FOLDER"; exit 1; }
+done
+rm -rf "$FUZZ_FOLDER"
