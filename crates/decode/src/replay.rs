@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::canvas::Canvas;
-use crate::trace::{Header, StepRecord};
+use crate::trace::{StepRecord, TraceHeader};
 
 /// What stands at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -80,7 +80,7 @@ pub struct Replay {
 
 impl Replay {
     /// The canvas that a trace begins with.
-    pub fn new(header: &Header) -> Self {
+    pub fn new(header: &TraceHeader) -> Self {
         Self::begin(&header.tokens, header.mask)
     }
 

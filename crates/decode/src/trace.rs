@@ -1,5 +1,5 @@
 //! The record of a step: one serde struct that the trace file, the server's stream, the page and
-//! the plots all read. A trace file is JSON lines: a [`Header`], then one [`StepRecord`] a line.
+//! the plots all read. A trace file is JSON lines: a [`TraceHeader`], then one [`StepRecord`] a line.
 
 use std::io::Write;
 use std::ops::{AddAssign, ControlFlow};
@@ -14,7 +14,7 @@ use crate::strategy::{Budget, Stop};
 
 /// First line of a trace file.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
-pub struct Header {
+pub struct TraceHeader {
     /// Format version.
     pub demask_trace: u32,
     /// The strategy's spelling.
@@ -32,7 +32,7 @@ pub struct Header {
     pub seed: u64,
 }
 
-impl Header {
+impl TraceHeader {
     /// Of a canvas that no step has touched.
     pub fn new(canvas: &Canvas, strategy: impl ToString, cache: &CacheSpec, seed: u64) -> Self {
         let response = canvas.response();
@@ -52,7 +52,7 @@ impl Header {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     /// What was decoded, and how.
-    pub header: Header,
+    pub header: TraceHeader,
     /// What every step did; at least one.
     pub steps: Vec<StepRecord>,
 }
@@ -63,7 +63,7 @@ impl Trace {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
         let first = lines.next().ok_or("it is empty")?;
-        let header: Header =
+        let header: TraceHeader =
             serde_json::from_str(first).map_err(|e| format!("its first line is no header: {e}"))?;
         let (start, end) = header.response;
         if header.demask_trace != 1 || start > end || end > header.tokens.len() {
@@ -179,7 +179,7 @@ pub struct TraceWriter<W: Write + Send> {
 
 impl<W: Write + Send> TraceWriter<W> {
     /// Writes the header; `dependency` also records the matrices.
-    pub fn new(mut out: W, header: &Header, dependency: bool) -> std::io::Result<Self> {
+    pub fn new(mut out: W, header: &TraceHeader, dependency: bool) -> std::io::Result<Self> {
         writeln!(out, "{}", serde_json::to_string(header)?)?;
         Ok(Self { out, dependency, failed: None })
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use demask_decode::dependency::{Parts, Predictor};
 use demask_model::Spec;
 use demask_model::checkpoint::Store;
-use demask_model::text::{ChatTemplate, Settings, Tokenizer};
+use demask_model::text::{ChatTemplate, Tokenizer, TokenizerSettings};
 use demask_tiny::{CONFIG, GENERATION, PREDICTOR, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS};
 
 use crate::defaults::Defaults;
@@ -22,7 +22,7 @@ fn at(file: &str) -> PathBuf {
 /// How it reads and writes.
 pub fn text() -> Result<Text> {
     let spec = Spec::from_json(CONFIG, &at("config.json"))?;
-    let settings = Settings::from_bytes(at("tokenizer_config.json"), TOKENIZER_CONFIG)?;
+    let settings = TokenizerSettings::from_bytes(at("tokenizer_config.json"), TOKENIZER_CONFIG)?;
     let chat = ChatTemplate::from_settings(&settings)?;
     let tokenizer = Tokenizer::from_bytes(at("tokenizer.json"), TOKENIZER, settings, spec.vocab)?;
     Ok(Text::new(NAME, spec, tokenizer, chat))

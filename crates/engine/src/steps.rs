@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use demask_decode::observer::Metrics;
-use demask_decode::trace::Header;
+use demask_decode::trace::TraceHeader;
 use demask_decode::{Canvas, Decoder, Job, Observer, Observers, StepRecord, Strategy};
 
 use crate::answer::{Answer, shown_text};
@@ -95,7 +95,7 @@ impl<'m> Steps<'m> {
     }
 
     /// The first line of a trace of this decoding; to be asked for before the first step.
-    pub fn header(&self) -> Header {
+    pub fn header(&self) -> TraceHeader {
         header(&self.job)
     }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use demask_decode::trace::{Header, TraceWriter};
+use demask_decode::trace::{TraceHeader, TraceWriter};
 use demask_decode::{Canvas, Job, Observer, StepRecord};
 use demask_model::file::Pending;
 
@@ -15,7 +15,7 @@ pub(crate) struct TraceFile(Option<TraceWriter<Pending>>);
 
 impl TraceFile {
     /// Begins the file of a canvas that no step has touched.
-    pub(crate) fn create(path: &Path, header: &Header, dependency: bool) -> Result<Self> {
+    pub(crate) fn create(path: &Path, header: &TraceHeader, dependency: bool) -> Result<Self> {
         let writer = TraceWriter::new(Pending::create(path)?, header, dependency);
         Ok(Self(Some(writer.map_err(demask_decode::Error::Trace)?)))
     }
@@ -43,6 +43,6 @@ impl Observer for TraceFile {
 }
 
 /// What a trace says first of a job that has not begun.
-pub(crate) fn header(job: &Job) -> Header {
-    Header::new(job.canvas(), job.spelling(), &job.options().cache, job.options().seed)
+pub(crate) fn header(job: &Job) -> TraceHeader {
+    TraceHeader::new(job.canvas(), job.spelling(), &job.options().cache, job.options().seed)
 }

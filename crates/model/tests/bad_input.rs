@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::source::{HubName, Source};
 use demask_model::checkpoint::{INDEX, Store};
-use demask_model::text::{ChatTemplate, Conversation, Ending, Message, Settings, Tokenizer, Trailing};
+use demask_model::text::{
+    ChatTemplate, Conversation, Ending, Message, Tokenizer, TokenizerSettings, Trailing,
+};
 use demask_model::{Error, Spec};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -204,7 +206,7 @@ fn unreadable_json_names_its_file() {
     for text in ["", "{", "[]", "nonsense", r#"{"a":1}}"#] {
         for name in ["tokenizer_config.json", "special_tokens_map.json"] {
             let folder = folder(&[(name, text.as_bytes())]);
-            let error = Settings::open(folder.path()).unwrap_err().to_string();
+            let error = TokenizerSettings::open(folder.path()).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains("is not readable JSON"), "{error}");
         }
         let folder = folder(&[("tokenizer.json", text.as_bytes())]);
@@ -251,8 +253,11 @@ fn an_older_tokenizer_of_an_unknown_class_is_refused() {
 
 fn template(source: &str) -> Result<ChatTemplate, Error> {
     let config = serde_json::json!({ "chat_template": source }).to_string();
-    Ok(ChatTemplate::from_settings(&Settings::from_bytes("tokenizer_config.json", config.as_bytes())?)?
-        .unwrap())
+    Ok(ChatTemplate::from_settings(&TokenizerSettings::from_bytes(
+        "tokenizer_config.json",
+        config.as_bytes(),
+    )?)?
+    .unwrap())
 }
 
 #[test]

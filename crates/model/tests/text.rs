@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use demask_model::text::{ChatTemplate, Conversation, Ending, Message, Settings, Tokenizer, Trailing};
+use demask_model::text::{
+    ChatTemplate, Conversation, Ending, Message, Tokenizer, TokenizerSettings, Trailing,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -31,7 +33,8 @@ fn vocab(folder: &Path) -> usize {
 }
 
 fn template(config: &Value) -> ChatTemplate {
-    let settings = Settings::from_bytes("tokenizer_config.json", config.to_string().as_bytes()).unwrap();
+    let settings =
+        TokenizerSettings::from_bytes("tokenizer_config.json", config.to_string().as_bytes()).unwrap();
     ChatTemplate::from_settings(&settings).unwrap().unwrap()
 }
 
@@ -314,7 +317,7 @@ fn a_template_file_wins_and_special_tokens_have_two_spellings() {
         "{{ bos_token }}{{ eos_token }}{{ unk_token is defined }}{{ additional_special_tokens | join }}",
     );
     assert_eq!(render(), "<b><e>False<x><y>");
-    let settings = Settings::open(folder.path()).unwrap();
+    let settings = TokenizerSettings::open(folder.path()).unwrap();
     assert_eq!((settings.special("bos_token"), settings.special("unk_token")), (Some("<b>"), None));
 }
 

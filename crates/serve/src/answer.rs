@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::run::race;
 use crate::settling::{Ending, Settling};
 use crate::watch::now;
-use crate::{Served, Server, Settings};
+use crate::{Served, Server, ServerSettings};
 
 /// Which of the two shapes an answer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) enum Form {
 }
 
 /// A checked request of either route.
-pub(crate) struct Asked {
+pub(crate) struct Completion {
     form: Form,
     request: Request,
     /// Canvases: the choices of the first prompt, then those of the next.
@@ -47,12 +47,12 @@ pub(crate) struct Asked {
     pub(crate) logprobs: bool,
 }
 
-impl Asked {
+impl Completion {
     /// Takes what both routes share; nothing may be left then.
     pub(crate) fn take(
         mut fields: Fields,
         served: &Served,
-        settings: &Settings,
+        settings: &ServerSettings,
         form: Form,
         prompts: Vec<Prompt>,
     ) -> Result<Self, Refusal> {
@@ -100,7 +100,7 @@ fn include_usage(fields: &mut Fields, stream: bool) -> Result<bool, Refusal> {
 }
 
 /// Queues the canvases and answers.
-pub(crate) async fn respond(server: Arc<Server>, mut asked: Asked) -> Result<Response, Refusal> {
+pub(crate) async fn respond(server: Arc<Server>, mut asked: Completion) -> Result<Response, Refusal> {
     let orders = std::mem::take(&mut asked.orders);
     let texts = orders.iter().map(|o| asked.request.settling(o)).collect();
     let open = orders.len();
@@ -184,7 +184,7 @@ struct Answer {
     id: String,
     created: u64,
     server: Arc<Server>,
-    asked: Asked,
+    asked: Completion,
 }
 
 impl Answer {

@@ -68,7 +68,7 @@ impl Running {
 
 /// The way to the model's thread.
 pub(crate) struct Engine {
-    queue: mpsc::Sender<Task>,
+    queue: mpsc::Sender<Seat>,
 }
 
 impl Engine {
@@ -109,7 +109,7 @@ impl Engine {
             let watcher =
                 Watcher { events: sender.clone(), index, enough: flag.clone(), dependency: order.dependency };
             let job = served.model.job(order.canvas, &order.decoding, Box::new(watcher))?;
-            tasks.push(Task { job, events: sender.clone(), index });
+            tasks.push(Seat { job, events: sender.clone(), index });
             enough.push(flag);
         }
         let permits = self.queue.try_reserve_many(tasks.len()).map_err(|refused| match refused {
@@ -122,13 +122,13 @@ impl Engine {
 }
 
 /// A canvas in the queue or in the batch.
-struct Task {
+struct Seat {
     job: Job,
     events: mpsc::Sender<(usize, Event)>,
     index: usize,
 }
 
-impl Task {
+impl Seat {
     fn finish(self) {
         let done = Done { tokens: self.job.canvas().tokens().to_vec(), totals: self.job.totals() };
         self.tell(Event::Done(done));
@@ -175,7 +175,7 @@ struct Loop {
     served: Arc<Served>,
     metrics: Arc<Metrics>,
     batch: usize,
-    receiver: mpsc::Receiver<Task>,
+    receiver: mpsc::Receiver<Seat>,
 }
 
 impl Loop {
@@ -183,7 +183,7 @@ impl Loop {
     fn run(mut self) {
         let served = self.served.clone();
         let decoder = Decoder::new(served.model.backbone());
-        let mut active: Vec<Task> = Vec::new();
+        let mut active: Vec<Seat> = Vec::new();
         loop {
             if active.is_empty() {
                 self.metrics.set_active(0);
@@ -202,7 +202,7 @@ impl Loop {
     }
 
     /// One step of every canvas; returns those that go on.
-    fn advance(&self, decoder: &Decoder<'_>, tasks: Vec<Task>) -> Vec<Task> {
+    fn advance(&self, decoder: &Decoder<'_>, tasks: Vec<Seat>) -> Vec<Seat> {
         let (gone, mut active): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|t| t.events.is_closed());
         self.metrics.abandoned(gone.len());
         self.metrics.set_active(active.len());
@@ -238,8 +238,8 @@ impl Loop {
 ///
 /// A canvas that did not advance, its own fault or not, is tried again alone; so what the model refuses only together
 /// (a batch too large for memory, say) goes on one canvas at a time.
-fn blame(decoder: &Decoder<'_>, tasks: &mut [Task], before: &[Totals]) -> Vec<(usize, Refusal)> {
-    let alone = |(index, (task, before)): (usize, (&mut Task, &Totals))| {
+fn blame(decoder: &Decoder<'_>, tasks: &mut [Seat], before: &[Totals]) -> Vec<(usize, Refusal)> {
+    let alone = |(index, (task, before)): (usize, (&mut Seat, &Totals))| {
         let refusal = if task.job.totals().steps > before.steps {
             task.job.stalled().map(Refusal::from)
         } else {

@@ -5,12 +5,12 @@
 //!
 //! ```no_run
 //! use demask_engine::{Decoding, Model};
-//! use demask_serve::{Served, Settings};
+//! use demask_serve::{Served, ServerSettings};
 //!
 //! let model = Model::load("Dream-org/Dream-v0-Instruct-7B")?;
 //! let served = Served { model, decoding: Decoding::default(), tasks: None };
 //! let address = "127.0.0.1:8080".parse()?;
-//! demask_serve::run(served, Settings::default(), address, |address| println!("http://{address}/"))?;
+//! demask_serve::run(served, ServerSettings::default(), address, |address| println!("http://{address}/"))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -60,7 +60,7 @@ pub struct Served {
 
 /// Limits of the server and its key.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServerSettings {
     /// Requests to `/v1` and `/metrics` must bring it.
     pub api_key: Option<String>,
     /// Canvases decoded together.
@@ -81,7 +81,7 @@ pub struct Settings {
     pub doors: Doors,
 }
 
-impl Default for Settings {
+impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             api_key: None,
@@ -100,7 +100,7 @@ impl Default for Settings {
 /// A running engine and what the routes share.
 pub struct Server {
     served: Arc<Served>,
-    settings: Settings,
+    settings: ServerSettings,
     engine: engine::Engine,
     metrics: Arc<metrics::Metrics>,
     ids: watch::Ids,
@@ -111,10 +111,10 @@ pub struct Server {
 
 impl Server {
     /// Starts the model's thread. It ends, with everything accepted answered, once the server is dropped.
-    pub fn start(served: Served, settings: Settings) -> Result<(Arc<Self>, JoinHandle<()>), Error> {
+    pub fn start(served: Served, settings: ServerSettings) -> Result<(Arc<Self>, JoinHandle<()>), Error> {
         let (served, metrics) = (Arc::new(served), Arc::new(metrics::Metrics::default()));
         let context = served.model.backbone().spec().max_positions;
-        let settings = Settings {
+        let settings = ServerSettings {
             max_tokens: settings.max_tokens.clamp(1, context),
             max_canvases: settings.max_canvases.clamp(1, settings.queue.max(1)),
             ..settings

@@ -180,7 +180,7 @@ fn schemas() -> Value {
     })
 }
 
-/// Settings of a decoding, which all routes that decode share.
+/// ServerSettings of a decoding, which all routes that decode share.
 fn decoding() -> Vec<(String, Value)> {
     let number = |help: &str, low: f64, high: f64, example: f64| json!({ "description": help, "type": "number", "minimum": low, "maximum": high, "examples": [example] });
     let mut all = vec![

@@ -1,4 +1,4 @@
-//! Settings of a decoding from a request's fields: OpenAI's names and ours.
+//! ServerSettings of a decoding from a request's fields: OpenAI's names and ours.
 //!
 //! Everything is checked here, before a canvas is queued; parameters of the strategy are fields of their own name.
 
@@ -14,7 +14,7 @@ use crate::error::Refusal;
 use crate::fields::{Fields, short};
 use crate::prompt::Prompt;
 use crate::settling::Settling;
-use crate::{Served, Settings};
+use crate::{Served, ServerSettings};
 
 type Result<T> = std::result::Result<T, Refusal>;
 
@@ -47,7 +47,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// Takes the settings out of the fields; what is left then belongs to nobody.
-    pub(crate) fn take(fields: &mut Fields, served: &Served, settings: &Settings) -> Result<Self> {
+    pub(crate) fn take(fields: &mut Fields, served: &Served, settings: &ServerSettings) -> Result<Self> {
         check_model(fields, served)?;
         neutral_fields(fields)?;
         let usual = &served.decoding;
@@ -118,7 +118,7 @@ fn neutral_fields(fields: &mut Fields) -> Result<()> {
     fields.neutral("response_format", |v| v.get("type").is_some_and(|kind| kind == "text"))
 }
 
-fn length(fields: &mut Fields, settings: &Settings) -> Result<Option<usize>> {
+fn length(fields: &mut Fields, settings: &ServerSettings) -> Result<Option<usize>> {
     if fields.has("max_tokens") && fields.has("max_completion_tokens") {
         return Err(Refusal::field(
             "max_tokens",

@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::listen::serve_until;
-use crate::{Served, Server, Settings};
+use crate::{Served, Server, ServerSettings};
 
 /// Serves until a signal; `ready` is told the address once it is open.
 pub fn run(
     served: Served,
-    settings: Settings,
+    settings: ServerSettings,
     address: SocketAddr,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {

@@ -202,7 +202,7 @@ fn held_back(text: &str, stops: &[String]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use demask_model::text::Settings;
+    use demask_model::text::TokenizerSettings;
     use serde_json::json;
 
     use super::*;
@@ -229,7 +229,7 @@ mod tests {
             "pre_tokenizer": level, "decoder": level, "post_processor": null,
             "model": { "type": "BPE", "vocab": vocab, "merges": [] },
         });
-        let settings = Settings::from_bytes("none", b"{}").unwrap();
+        let settings = TokenizerSettings::from_bytes("none", b"{}").unwrap();
         Tokenizer::from_bytes("none", tokenizer.to_string().as_bytes(), settings, 6).unwrap()
     }
 

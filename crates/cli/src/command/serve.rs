@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use demask::Decoding;
 use demask::decode::{CacheSpec, EosPolicy, StrategySpec};
-use demask::serve::{Doors, Patience, Served, Settings};
+use demask::serve::{Doors, Patience, Served, ServerSettings};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::ModelArgs;
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<()> {
     model.strategy(&decoding).build(model.context())?;
     let tasks = (args.tasks || args.model.model.is_none()).then(|| Arc::new(tasks::Offered) as _);
     let (name, served) = (model.name().to_owned(), Served { model, decoding, tasks });
-    let settings = Settings {
+    let settings = ServerSettings {
         api_key,
         batch: args.batch.into(),
         queue: args.queue.into(),
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
         max_body: args.max_body as usize * 1024,
         patience: Patience { grace: Duration::from_secs(args.grace), ..Patience::default() },
         doors: doors(args),
-        ..Settings::default()
+        ..ServerSettings::default()
     };
     demask::serve::run(served, settings, SocketAddr::new(args.host, args.port), |address| {
         eprintln!(

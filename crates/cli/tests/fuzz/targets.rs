@@ -13,7 +13,7 @@ use demask::eval::run::Records;
 use demask::eval::run::grid::{self, Grid};
 use demask::model::checkpoint::Store;
 use demask::model::gguf::Gguf;
-use demask::model::text::{ChatTemplate, Conversation, Message, Settings, Tokenizer};
+use demask::model::text::{ChatTemplate, Conversation, Message, Tokenizer, TokenizerSettings};
 use demask::model::{LoadOptions, Spec, Transformer};
 use demask::serve::{Served, Server, app};
 use demask::train::tv_cache::{Cache, Columns};
@@ -71,7 +71,7 @@ fn gguf() {
         folder.write("input.gguf", input);
         let Ok(gguf) = Gguf::open(Path::new(&path)) else { return false };
         let _ = (gguf.spec(), gguf.size_in_bytes());
-        let _ = Settings::open(&path);
+        let _ = TokenizerSettings::open(&path);
         Transformer::load(Path::new(&path), &LoadOptions::default()).is_ok()
     });
 }
@@ -87,7 +87,7 @@ fn tokenizer_settings() {
         .into_bytes(),
     ];
     fuzz("tokenizer-settings", &seeds, |input| {
-        let Ok(settings) = Settings::from_bytes(NOWHERE, input) else { return false };
+        let Ok(settings) = TokenizerSettings::from_bytes(NOWHERE, input) else { return false };
         let _ = settings.special("bos_token");
         ChatTemplate::from_settings(&settings).is_ok()
     });
@@ -95,7 +95,7 @@ fn tokenizer_settings() {
 
 #[test]
 fn tokenizer() {
-    let settings = Settings::from_bytes(NOWHERE, b"{}").unwrap();
+    let settings = TokenizerSettings::from_bytes(NOWHERE, b"{}").unwrap();
     fuzz("tokenizer", &[seeds::file("dream-toy/tokenizer.json")], |input| {
         let Ok(tokenizer) = Tokenizer::from_bytes(NOWHERE, input, settings.clone(), 4096) else {
             return false;
@@ -130,7 +130,7 @@ fn templates(value: &Value, found: &mut Vec<Vec<u8>>) {
 fn render(template: &[u8], messages: &[Message]) -> bool {
     let Ok(template) = std::str::from_utf8(template) else { return false };
     let settings = json!({ "chat_template": template, "bos_token": "<s>", "eos_token": "</s>" }).to_string();
-    let settings = Settings::from_bytes(NOWHERE, settings.as_bytes()).unwrap();
+    let settings = TokenizerSettings::from_bytes(NOWHERE, settings.as_bytes()).unwrap();
     match ChatTemplate::from_settings(&settings) {
         Ok(Some(template)) => template.render(&Conversation::new(messages)).is_ok(),
         _ => false,
@@ -236,7 +236,7 @@ fn request_body() {
     let decoding =
         Decoding { strategy: Some("entropy".parse().unwrap()), length: Some(2), ..Decoding::default() };
     let served = Served { model, decoding, tasks: None };
-    let settings = demask::serve::Settings { max_tokens: 4, max_canvases: 2, ..Default::default() };
+    let settings = demask::serve::ServerSettings { max_tokens: 4, max_canvases: 2, ..Default::default() };
     let app = app(Server::start(served, settings).unwrap().0);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let seeds = [

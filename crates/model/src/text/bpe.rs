@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::Settings;
+use super::TokenizerSettings;
 use crate::error::{Error, Result};
 use crate::files;
 
@@ -21,7 +21,7 @@ const QWEN2_SPLIT: &str = concat!(
 );
 
 /// The older form as the text of a `tokenizer.json`.
-pub(super) fn as_tokenizer_json(folder: &Path, settings: &Settings) -> Result<Vec<u8>> {
+pub(super) fn as_tokenizer_json(folder: &Path, settings: &TokenizerSettings) -> Result<Vec<u8>> {
     let (vocab_path, merges_path) = (folder.join("vocab.json"), folder.join("merges.txt"));
     let class = settings.field("tokenizer_class").and_then(Value::as_str).unwrap_or("none");
     if !QWEN2.contains(&class) {
@@ -52,7 +52,7 @@ pub(super) fn as_tokenizer_json(folder: &Path, settings: &Settings) -> Result<Ve
 }
 
 /// The added tokens in the order of their ids, which is the order they get them in.
-fn added_tokens(settings: &Settings) -> Result<Vec<Value>> {
+fn added_tokens(settings: &TokenizerSettings) -> Result<Vec<Value>> {
     let Some(Value::Object(tokens)) = settings.field("added_tokens_decoder") else {
         return Ok(Vec::new());
     };

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::isolation::Worker;
 use super::jinja::Renderer;
-use super::{Message, Settings};
+use super::{Message, TokenizerSettings};
 use crate::error::{Error, Result};
 
 const DEFAULT: &str = "default";
@@ -78,11 +78,11 @@ impl<'a> Conversation<'a> {
 impl ChatTemplate {
     /// The chat template of a checkpoint folder, if it has one.
     pub fn open(folder: impl AsRef<Path>) -> Result<Option<Self>> {
-        Self::from_settings(&Settings::open(folder)?)
+        Self::from_settings(&TokenizerSettings::open(folder)?)
     }
 
     /// The chat template of settings that are already read, if they have one.
-    pub fn from_settings(settings: &Settings) -> Result<Option<Self>> {
+    pub fn from_settings(settings: &TokenizerSettings) -> Result<Option<Self>> {
         let templates = settings.templates()?;
         if templates.is_empty() {
             return Ok(None);

@@ -13,5 +13,5 @@ mod tokenizer;
 pub use chat::{ChatTemplate, Conversation, Ending, Trailing};
 pub use isolation::{isolate_templates, template_worker};
 pub use message::Message;
-pub use settings::Settings;
+pub use settings::TokenizerSettings;
 pub use tokenizer::Tokenizer;

@@ -19,7 +19,7 @@ const SPECIAL: [&str; 7] =
 
 /// What the checkpoint says about its text.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct TokenizerSettings {
     path: PathBuf,
     fields: Map<String, Value>,
     template_file: Option<(PathBuf, String)>,
@@ -27,7 +27,7 @@ pub struct Settings {
     trusted: bool,
 }
 
-impl Settings {
+impl TokenizerSettings {
     /// Reads them from a checkpoint folder; all files are optional.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Settings, bpe};
+use super::{TokenizerSettings, bpe};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::gguf::{self, Gguf};
@@ -19,7 +19,7 @@ const END_OF_TURN: [&str; 2] = ["<|im_end|>", "<|eot_id|>"];
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    settings: Settings,
+    settings: TokenizerSettings,
     /// One flag per id of the model's vocabulary.
     known: Vec<bool>,
     longest: usize,
@@ -29,7 +29,7 @@ impl Tokenizer {
     /// The tokenizer of a checkpoint folder, for a model of `vocab` tokens.
     pub fn open(folder: impl AsRef<Path>, vocab: usize) -> Result<Self> {
         let folder = folder.as_ref();
-        let settings = Settings::open(folder)?;
+        let settings = TokenizerSettings::open(folder)?;
         if gguf::is_gguf(folder) {
             // A tokenizer.json beside the file says more than the file can.
             let beside = folder.with_file_name(TOKENIZER);
@@ -57,13 +57,13 @@ impl Tokenizer {
     pub fn from_bytes(
         path: impl Into<PathBuf>,
         json: &[u8],
-        settings: Settings,
+        settings: TokenizerSettings,
         vocab: usize,
     ) -> Result<Self> {
         Self::new(path.into(), json, settings, vocab)
     }
 
-    fn new(path: PathBuf, json: &[u8], settings: Settings, vocab: usize) -> Result<Self> {
+    fn new(path: PathBuf, json: &[u8], settings: TokenizerSettings, vocab: usize) -> Result<Self> {
         let unusable = |cause: String| Error::Tokenizer { path: path.clone(), cause };
         let read = caught(|| tokenizers::Tokenizer::from_bytes(json)).map_err(unusable)?;
         let mut inner = read.map_err(|cause| unusable(cause.to_string()))?;
@@ -88,7 +88,7 @@ impl Tokenizer {
     }
 
     /// What `tokenizer_config.json` says.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &TokenizerSettings {
         &self.settings
     }
 

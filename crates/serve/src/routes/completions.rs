@@ -7,10 +7,10 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::{Body, parse};
-use crate::answer::{Asked, Form, respond};
+use crate::answer::{Completion, Form, respond};
 use crate::error::Refusal;
 use crate::fields::{Fields, short};
-use crate::{Served, Server, Settings, prompt};
+use crate::{Served, Server, ServerSettings, prompt};
 
 /// Completes each prompt n times.
 pub(super) async fn complete(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
@@ -18,7 +18,7 @@ pub(super) async fn complete(State(server): State<Arc<Server>>, body: Body) -> R
     respond(server, asked).await
 }
 
-fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refusal> {
+fn read(body: &[u8], served: &Served, settings: &ServerSettings) -> Result<Completion, Refusal> {
     let mut fields = Fields::parse(body)?;
     let prompts = prompt::completions(&mut fields, served)?;
     let (prompts, texts): (Vec<_>, Vec<_>) = prompts.into_iter().unzip();
@@ -35,7 +35,7 @@ fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refu
         }
     };
     let best_of = fields.count("best_of", 1, settings.max_canvases)?;
-    let mut asked = Asked::take(fields, served, settings, Form::Text, prompts)?;
+    let mut asked = Completion::take(fields, served, settings, Form::Text, prompts)?;
     if best_of.is_some_and(|best| best != asked.choices()) {
         return Err(Refusal::field("best_of", "is only supported where it equals n"));
     }

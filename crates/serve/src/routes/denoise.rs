@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use demask_decode::StepRecord;
-use demask_decode::trace::Header;
+use demask_decode::trace::TraceHeader;
 use serde_json::{Value, json};
 
 use super::tokens::texts;
@@ -19,9 +19,9 @@ use crate::fields::Fields;
 use crate::prompt::{self, Prompt};
 use crate::request::Request;
 use crate::settling::{Ending, Settling};
-use crate::{Served, Server, Settings};
+use crate::{Served, Server, ServerSettings};
 
-struct Asked {
+struct Denoising {
     request: Request,
     order: Order,
     prompt: Prompt,
@@ -31,7 +31,7 @@ struct Asked {
 pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
     let asked = parse(&server, body, read).await?;
     let (served, request, canvas) = (&server.served, &asked.request, &asked.order.canvas);
-    let header = Header::new(canvas, &request.strategy, &request.decoding.cache, request.decoding.seed);
+    let header = TraceHeader::new(canvas, &request.strategy, &request.decoding.cache, request.decoding.seed);
     let mut start = json!(header);
     start["id"] = server.ids.next("denoise").into();
     start["model"] = served.model.name().into();
@@ -52,7 +52,7 @@ pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Re
 async fn tell(
     stream: &Stream,
     served: &Served,
-    asked: &Asked,
+    asked: &Denoising,
     mut running: Running,
     mut text: Settling,
     start: Value,
@@ -84,7 +84,7 @@ fn step(served: &Served, record: &StepRecord) -> Result<Value, Refusal> {
     Ok(value)
 }
 
-fn end(served: &Served, asked: &Asked, text: &mut Settling, done: &Done) -> Result<Value, Refusal> {
+fn end(served: &Served, asked: &Denoising, text: &mut Settling, done: &Done) -> Result<Value, Refusal> {
     text.finish(served.model.tokenizer(), &done.tokens)?;
     let (shown, reason) = match asked.prompt {
         Prompt::Open { .. } => (text.text().to_owned(), text.ending().map(Ending::reason)),
@@ -98,7 +98,7 @@ fn end(served: &Served, asked: &Asked, text: &mut Settling, done: &Done) -> Resu
     }))
 }
 
-fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refusal> {
+fn read(body: &[u8], served: &Served, settings: &ServerSettings) -> Result<Denoising, Refusal> {
     let mut fields = Fields::parse(body)?;
     let dependency = fields.flag("include_dependency")?;
     let prompt = if fields.has("messages") {
@@ -118,5 +118,5 @@ fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refu
     let request = Request::take(&mut fields, served, settings)?;
     fields.finish()?;
     let order = Order { dependency, ..request.order(served, &prompt, 0)? };
-    Ok(Asked { request, order, prompt })
+    Ok(Denoising { request, order, prompt })
 }

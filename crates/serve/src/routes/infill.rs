@@ -14,9 +14,9 @@ use crate::fields::Fields;
 use crate::prompt::{self, Prompt};
 use crate::request::Request;
 use crate::watch::now;
-use crate::{Served, Server, Settings};
+use crate::{Served, Server, ServerSettings};
 
-struct Asked {
+struct Infilling {
     request: Request,
     order: Order,
     given: usize,
@@ -25,7 +25,7 @@ struct Asked {
 
 /// Fills the gaps.
 pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Result<Json<Value>, Refusal> {
-    let Asked { request, order, given, start } = parse(&server, body, read).await?;
+    let Infilling { request, order, given, start } = parse(&server, body, read).await?;
     let before = order.canvas.tokens().to_vec();
     let (served, mask) = (&server.served, order.canvas.ids().mask);
     let mut running = server.engine.submit(served, vec![order])?;
@@ -56,7 +56,7 @@ pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Res
     })))
 }
 
-fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refusal> {
+fn read(body: &[u8], served: &Served, settings: &ServerSettings) -> Result<Infilling, Refusal> {
     let mut fields = Fields::parse(body)?;
     for name in ["stop", "max_tokens", "max_completion_tokens"] {
         if fields.has(name) {
@@ -68,5 +68,5 @@ fn read(body: &[u8], served: &Served, settings: &Settings) -> Result<Asked, Refu
     fields.finish()?;
     let start = if let Prompt::Gaps { start, .. } = prompt { start } else { 0 };
     let order = request.order(served, &prompt, 0)?;
-    Ok(Asked { order, request, given: prompt.given(served.model.ids().mask), start })
+    Ok(Infilling { order, request, given: prompt.given(served.model.ids().mask), start })
 }

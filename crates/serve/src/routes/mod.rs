@@ -22,7 +22,7 @@ use axum::routing::{MethodRouter, get, post};
 
 use crate::error::Refusal;
 use crate::watch::watch;
-use crate::{Served, Server, Settings, openapi, page};
+use crate::{Served, Server, ServerSettings, openapi, page};
 
 /// A path, its method, and what answers there.
 pub(crate) struct Route {
@@ -85,7 +85,7 @@ pub fn app(server: Arc<Server>) -> Router {
 async fn parse<T: Send + 'static>(
     server: &Arc<Server>,
     body: Body,
-    parse: fn(&[u8], &Served, &Settings) -> Result<T, Refusal>,
+    parse: fn(&[u8], &Served, &ServerSettings) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let body = body_bytes(server, body)?;
     if !server.engine.has_room(1) {

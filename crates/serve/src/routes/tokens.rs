@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Body, parse};
 use crate::error::Refusal;
 use crate::fields::Fields;
-use crate::{Served, Server, Settings, prompt};
+use crate::{Served, Server, ServerSettings, prompt};
 
 /// Ids of a text, in which `[MASK]` and `[MASK:5]` are masks.
 pub(super) async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
@@ -33,7 +33,7 @@ pub(super) fn texts(served: &Served, tokens: impl Iterator<Item = u32>) -> Resul
 }
 
 /// The answer's text, because the values it is made of take many times its memory.
-fn encode(body: &[u8], served: &Served, settings: &Settings) -> Result<String, Refusal> {
+fn encode(body: &[u8], served: &Served, settings: &ServerSettings) -> Result<String, Refusal> {
     let mut fields = Fields::parse(body)?;
     let Some(text) = fields.text("text")? else { return Err(Refusal::field("text", "is missing")) };
     fields.finish()?;
@@ -44,7 +44,7 @@ fn encode(body: &[u8], served: &Served, settings: &Settings) -> Result<String, R
     Ok(format!("{{\"tokens\":{tokens},\"texts\":{texts}}}"))
 }
 
-fn decode(body: &[u8], served: &Served, _: &Settings) -> Result<Json<Value>, Refusal> {
+fn decode(body: &[u8], served: &Served, _: &ServerSettings) -> Result<Json<Value>, Refusal> {
     let mut fields = Fields::parse(body)?;
     let Some(tokens) = fields.take("tokens") else { return Err(Refusal::field("tokens", "is missing")) };
     fields.finish()?;

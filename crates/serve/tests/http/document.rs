@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use demask_serve::{Posed, Served, Server, Settings, Tasks, Verdict, app};
+use demask_serve::{Posed, Served, Server, ServerSettings, Tasks, Verdict, app};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -85,7 +85,7 @@ fn every_documented_path_answers() {
 #[test]
 fn the_page_needs_no_key_and_nothing_from_outside() {
     run(async {
-        let settings = Settings { api_key: Some("secret".into()), ..Settings::default() };
+        let settings = ServerSettings { api_key: Some("secret".into()), ..ServerSettings::default() };
         let app = with(Arc::new(backbone()), settings);
         for path in ["/", "/page/main.js", "/page/style.css", "/openapi.json"] {
             let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
@@ -153,7 +153,7 @@ fn tasks_are_posed_and_judged() {
         let none: Value = serde_json::from_str(&get(&plain, "/v1/tasks").await.1).unwrap();
         assert_eq!(none["data"], json!([]));
         let served = Served { tasks: Some(Arc::new(Sums)), ..served(Arc::new(backbone())) };
-        let app = app(Server::start(served, Settings::default()).unwrap().0);
+        let app = app(Server::start(served, ServerSettings::default()).unwrap().0);
         let list: Value = serde_json::from_str(&get(&app, "/v1/tasks").await.1).unwrap();
         assert_eq!(list["data"][0]["id"], "sums");
         let posed = ok(&app, "/v1/tasks/problem", &json!({ "task": "sums", "index": 4 })).await;

@@ -7,25 +7,27 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Request;
-use demask_serve::{Doors, Patience, Server, Settings, serve_until};
+use demask_serve::{Doors, Patience, Server, ServerSettings, serve_until};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::support::*;
 
 /// Short limits, so that the test of a limit is short as well.
-fn impatient() -> Settings {
+fn impatient() -> ServerSettings {
     let patience = Patience {
         head: Duration::from_millis(400),
         body: Duration::from_millis(600),
         read: Duration::from_millis(800),
         grace: Duration::from_secs(2),
     };
-    Settings { patience, connections: 8, ..Settings::default() }
+    ServerSettings { patience, connections: 8, ..ServerSettings::default() }
 }
 
 /// A server on a socket; dropping the sender stops it.
-async fn listening(settings: Settings) -> (SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+async fn listening(
+    settings: ServerSettings,
+) -> (SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
     let (server, _) = Server::start(served(Arc::new(backbone())), settings).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -74,7 +76,7 @@ fn slow_heads_bodies_and_idle_connections_are_closed() {
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     run(async {
-        let (address, _stop, _) = listening(Settings::default()).await;
+        let (address, _stop, _) = listening(ServerSettings::default()).await;
         let asked = tokio::task::spawn_blocking(move || {
             let head = "POST /v1/tokenize HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000000\r\n\r\n";
             let (answer, took) = until_closed(address, head);
@@ -110,7 +112,8 @@ fn idlers_do_not_keep_others_out() {
 fn slow_clients_do_not_hold_up_the_end() {
     run(async {
         let patience = Patience { grace: Duration::from_secs(2), ..Patience::default() };
-        let (address, stop, serving) = listening(Settings { patience, ..Settings::default() }).await;
+        let (address, stop, serving) =
+            listening(ServerSettings { patience, ..ServerSettings::default() }).await;
         let mut slow = Vec::new();
         for head in ["", "GET /hea", "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"]
         {
@@ -131,7 +134,7 @@ fn slow_clients_do_not_hold_up_the_end() {
 fn other_sites_are_kept_out_unless_they_are_allowed() {
     run(async {
         let own = Doors { hosts: Some(Doors::loopback(&[])), origins: vec!["https://ok.example".into()] };
-        let app = with(Arc::new(backbone()), Settings { doors: own, ..Settings::default() });
+        let app = with(Arc::new(backbone()), ServerSettings { doors: own, ..ServerSettings::default() });
         let ask = async |method: &str, host: &str, origin: Option<&str>| {
             let mut request = Request::builder().method(method).uri("/v1/models").header("host", host);
             if let Some(origin) = origin {

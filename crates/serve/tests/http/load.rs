@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use demask_serve::{Server, Settings, serve_until};
+use demask_serve::{Server, ServerSettings, serve_until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -55,7 +55,7 @@ fn thirty_two_at_once_are_answered_as_if_alone() {
 fn a_full_queue_is_answered_at_once() {
     run(async {
         let model = Odd::closed();
-        let app = with(model.clone(), Settings { batch: 1, queue: 2, ..Settings::default() });
+        let app = with(model.clone(), ServerSettings { batch: 1, queue: 2, ..ServerSettings::default() });
         let body = json!({ "prompt": PROMPT, "max_tokens": 3 });
         let mut waiting = JoinSet::new();
         // The first is taken into the batch, two more fill the queue.
@@ -82,7 +82,7 @@ fn a_full_queue_is_answered_at_once() {
 fn a_client_that_leaves_frees_its_slot_within_a_step() {
     run(async {
         let model = Odd::closed();
-        let app = with(model.clone(), Settings { batch: 1, ..Settings::default() });
+        let app = with(model.clone(), ServerSettings { batch: 1, ..ServerSettings::default() });
         for stream in [false, true] {
             let body =
                 json!({ "prompt": PROMPT, "max_tokens": 200, "eos": "none", "n": 2, "stream": stream });
@@ -118,7 +118,7 @@ fn a_failure_is_answered_to_its_own_request() {
     run(async {
         let poison = served(Arc::new(backbone())).model.tokenizer().id("zoe");
         let model = Odd::poisoned(poison);
-        let app = with(model.clone(), Settings::default());
+        let app = with(model.clone(), ServerSettings::default());
         let mut set = JoinSet::new();
         for index in 0..4 {
             let prompt = if index == 2 { "zoe has 7 shells" } else { PROMPT };
@@ -145,7 +145,7 @@ fn a_failure_is_answered_to_its_own_request() {
 fn a_shutdown_finishes_what_runs() {
     run(async {
         let model = Odd::closed();
-        let (server, thread) = Server::start(served(model.clone()), Settings::default()).unwrap();
+        let (server, thread) = Server::start(served(model.clone()), ServerSettings::default()).unwrap();
         let watched = demask_serve::app(server.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

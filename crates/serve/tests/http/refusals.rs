@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use demask_serve::Settings;
+use demask_serve::ServerSettings;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -202,7 +202,7 @@ fn what_does_not_fit_is_refused_with_its_code() {
 #[test]
 fn the_key_is_asked_for_and_ids_come_back() {
     run(async {
-        let settings = Settings { api_key: Some("s3cret".into()), ..Settings::default() };
+        let settings = ServerSettings { api_key: Some("s3cret".into()), ..ServerSettings::default() };
         let app = with(std::sync::Arc::new(backbone()), settings);
         let ask = async |key: Option<&str>, path: &str| {
             let request = Request::get(path).header("x-request-id", "mine-1");

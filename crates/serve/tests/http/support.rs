@@ -10,9 +10,9 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use demask_decode::dependency::Predictor;
 use demask_engine::{Decoding, Defaults, Model, Text};
-use demask_model::text::{ChatTemplate, Settings as TextSettings, Tokenizer};
+use demask_model::text::{ChatTemplate, Tokenizer, TokenizerSettings};
 use demask_model::{Backbone, Error, LoadOptions, Pass, Query, Result, Rows, Spec, Transformer};
-use demask_serve::{Served, Server, Settings, app};
+use demask_serve::{Served, Server, ServerSettings, app};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -57,21 +57,22 @@ pub fn served(backbone: Arc<dyn Backbone>) -> Served {
 
 /// The routes over the toy checkpoint.
 pub fn toy() -> Router {
-    with(Arc::new(backbone()), Settings::default())
+    with(Arc::new(backbone()), ServerSettings::default())
 }
 
 /// The same with a template that puts the turns one after the other.
 pub fn toy_chat() -> Router {
     let config = json!({ "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}<sep>" });
-    let settings = TextSettings::from_bytes("tokenizer_config.json", config.to_string().as_bytes()).unwrap();
+    let settings =
+        TokenizerSettings::from_bytes("tokenizer_config.json", config.to_string().as_bytes()).unwrap();
     let chat = ChatTemplate::from_settings(&settings).unwrap();
     let served = served(Arc::new(backbone()));
     let text = served.model.text().clone().with_chat(chat);
     let served = Served { model: served.model.with_text(text), ..served };
-    app(Server::start(served, Settings::default()).unwrap().0)
+    app(Server::start(served, ServerSettings::default()).unwrap().0)
 }
 
-pub fn with(backbone: Arc<dyn Backbone>, settings: Settings) -> Router {
+pub fn with(backbone: Arc<dyn Backbone>, settings: ServerSettings) -> Router {
     app(Server::start(served(backbone), settings).unwrap().0)
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use demask_model::text::{ChatTemplate, Settings, Tokenizer};
+use demask_model::text::{ChatTemplate, Tokenizer, TokenizerSettings};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -99,7 +99,7 @@ fn the_template_ends_the_prompt_where_the_answer_begins() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/dream-toy");
     let tokenizer = Tokenizer::open(&folder, 258).unwrap();
     let template = r#"{"chat_template": "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }} <sep> {% else %}{{ m.content }} <eos>{% endif %}{% endfor %}"}"#;
-    let settings = Settings::from_bytes("inline", template.as_bytes()).unwrap();
+    let settings = TokenizerSettings::from_bytes("inline", template.as_bytes()).unwrap();
     let template = ChatTemplate::from_settings(&settings).unwrap();
     let turns = Content::Messages(vec![Message::new("user", "a b"), Message::new("assistant", "c")]);
     let encoder = Encoder::new(tokenizer.clone(), template);
