@@ -27,8 +27,9 @@ pub trait Backbone: Send + Sync {
     /// index of the first row and the chunk `[rows, vocab]`. `|M|×V` never exists at once.
     fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()>;
 
-    /// Rows that one thread computes as cheaply apiece as any larger pass does; then many canvases are best computed in
-    /// groups of this size, a thread each. `None` where one pass should have all rows, as where weights come from memory.
+    /// The number of rows beyond which a larger pass is no cheaper per row on one thread; many canvases are then best
+    /// computed in groups of this size, a thread each. `None` where one pass should have all rows, as where weights come
+    /// from memory.
     fn rows_per_thread(&self) -> Option<usize> {
         None
     }

@@ -1,8 +1,8 @@
 //! `config.json` made into a [`Spec`]: everything that distinguishes one masked-diffusion
 //! Transformer from another, as data.
 //!
-//! Invariant: a `Spec` that exists is consistent (positive sizes, heads divide, ids inside the
-//! vocabulary, no product that overflows), so nothing downstream re-checks it.
+//! Invariant: a `Spec` that was read here is consistent (positive sizes, heads divide, ids inside the vocabulary, no
+//! product that overflows), so nothing downstream checks it again. Its fields are public: who changes one answers for it.
 
 use std::path::Path;
 
@@ -62,7 +62,7 @@ pub struct SpecialIds {
 }
 
 impl Spec {
-    /// Reads a GGUF file's metadata, or `config.json` (and `generation_config.json` beside it, if any) of a checkpoint folder.
+    /// Reads a GGUF file's metadata, or the `config.json` of a checkpoint folder.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         if gguf::is_gguf(folder) {
             return Gguf::open(folder)?.spec();
