@@ -116,8 +116,6 @@ impl Scene {
             return self.by_somebody(teller, step);
         }
         let amount = teller.amount(step, &self.noun, "the");
-        // "5 of the the pens" comes of a possessive where there is no owner.
-        let amount = amount.replace("the the", "the").replace("of the the", "of the");
         let kind = if self.noun.one == "balloon" && !step.gains() && teller.chance(60) {
             "balloon"
         } else {
@@ -152,7 +150,7 @@ impl Scene {
                 .to_owned();
             hero.plural = false;
         }
-        let amount = teller.amount(step, &self.noun, "the").replace("the the", "the");
+        let amount = teller.amount(step, &self.noun, "the");
         let templates: &[&str] = match (step.gains(), self.kind) {
             (true, _) => &["{add} {o}", "{put} in {o}", "{put} {o} {in}", "{bring} {o}", "{put} back {o}"],
             (false, "food") => {

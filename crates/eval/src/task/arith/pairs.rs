@@ -18,10 +18,6 @@ const KINDS: [NounKind; 8] = [
 ];
 const COLOURS: [&str; 9] = ["red", "blue", "green", "yellow", "white", "black", "brown", "pink", "grey"];
 
-fn three(teller: &Teller<'_>, plural: bool) -> &'static str {
-    have(teller.tense, plural)
-}
-
 /// Two or three heaps put together.
 pub(super) fn together(teller: &mut Teller<'_>, story: &mut Story) -> String {
     let noun = lexicon::noun(teller.rng, teller.wording, &KINDS);
@@ -43,17 +39,17 @@ fn people(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
     }
     let total = story.total();
     let word = if total == 1 { &noun.one } else { &noun.many };
-    let (they, have) = if speaker { ("you", "have") } else { ("they", "have") };
+    let they = if speaker { "you" } else { "they" };
     story.endings = vec![
-        format!("Together {they} {have} {total} {word}."),
-        format!("In total {they} {have} {total} {word}."),
-        format!("So {they} {have} {total} {word}."),
+        format!("Together {they} have {total} {word}."),
+        format!("In total {they} have {total} {word}."),
+        format!("So {they} have {total} {word}."),
     ];
     let mut clauses: Vec<String> = Vec::new();
     for (at, (party, count)) in parties.iter().zip(&counts).enumerate() {
         let full = at == 0 || teller.coin();
         let amount = if full { teller.count(*count, noun) } else { teller.number(*count) };
-        clauses.push(format!("{} {} {amount}", party.first, three(teller, party.plural)));
+        clauses.push(format!("{} {} {amount}", party.first, have(teller.tense, party.plural)));
     }
     if !speaker && teller.chance(10) {
         return labelled(teller, &parties, &counts, noun);

@@ -93,7 +93,7 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> (String, Strin
 
 /// Something that happens to the things of a heap.
 pub(super) fn after(teller: &mut Teller<'_>, step: super::story::Step, noun: &Noun) -> String {
-    let amount = teller.amount(step, noun, "the").replace("the the", "the");
+    let amount = teller.amount(step, noun, "the");
     after_amount(teller, step, &amount)
 }
 
