@@ -1,6 +1,6 @@
 //! Algorithm 1 of the paper, for a batch of canvases that advance together: forward pass, marginals, selection,
-//! parallel sampling and commit, until no mask is left. What a canvas asks is in [`plan`](crate::plan), how canvases
-//! share passes and threads in [`batch`](crate::batch), who bears which time in [`clock`](crate::clock).
+//! parallel sampling and commit, until no mask is left. What a canvas asks is in `plan`, how canvases
+//! share passes and threads in `batch`, who bears which time in `clock`.
 //!
 //! Invariant: a canvas's tokens do not depend on which others are in the batch.
 

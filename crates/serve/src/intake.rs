@@ -79,14 +79,15 @@ fn is_own(headers: &HeaderMap, host: Option<&str>) -> bool {
     matches!((origin, host), (Some((_, site)), Some(host)) if site.eq_ignore_ascii_case(host))
 }
 
-/// Refuses a request at the door; a browser's question whether a site may ask is answered there too.
-pub(crate) fn greet(server: &Server, request: &Request) -> Result<(), Response> {
+/// The answer a request gets at the door, if it goes no further: a refusal, or a browser's question whether a site may
+/// ask.
+pub(crate) fn greet(server: &Server, request: &Request) -> Option<Response> {
     let doors = &server.settings.doors;
-    doors.check(request.headers()).map_err(IntoResponse::into_response)?;
-    if request.method() == Method::OPTIONS && doors.origin(request.headers()).is_some() {
-        return Err(preflight(request.headers()));
+    if let Err(refusal) = doors.check(request.headers()) {
+        return Some(refusal.into_response());
     }
-    Ok(())
+    let asks = request.method() == Method::OPTIONS && doors.origin(request.headers()).is_some();
+    asks.then(|| preflight(request.headers()))
 }
 
 /// A request with its whole body; or the answer it gets instead.

@@ -46,11 +46,11 @@ pub(crate) async fn watch(State(server): State<Arc<Server>>, request: Request, n
     let open = OPEN.contains(&route) || path.starts_with("/page/");
     let origin = intake::allowed_origin(&server, request.headers());
     let answered = match intake::greet(&server, &request) {
-        Ok(()) if open || authorized(request.headers(), server.settings.api_key.as_deref()) => {
+        Some(response) => Err(response),
+        None if open || authorized(request.headers(), server.settings.api_key.as_deref()) => {
             intake::receive(&server, request).await
         }
-        Ok(()) => Err(Refusal::unauthorized().into_response()),
-        Err(response) => Err(response),
+        None => Err(Refusal::unauthorized().into_response()),
     };
     let mut response = match answered {
         Ok(request) => next.run(request).await,

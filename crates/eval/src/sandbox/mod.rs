@@ -1,7 +1,7 @@
 //! Running programs that a model wrote, kept away from everything else.
 //!
 //! A program runs in a Python process of its own, behind a helper (this program again, called with one hidden
-//! argument) that takes away rights before it becomes Python: see [`confine()`]. Around that stands [`attend`]: a wall
+//! argument) that takes away rights before it becomes Python: see [`confine()`]. Around that stands `attend`: a wall
 //! clock, a bound on what is read back, and the killing of everything the program started. Code of answers runs only
 //! where the user has allowed it; [`Sandbox::statement`] says what a trial at the start has just proved on this machine.
 //!
