@@ -29,7 +29,7 @@ pub use ops::matmul::{Shape, Strided, matmul};
 pub use ops::peak::{peak_fma, peak_int8};
 pub use ops::quantize::{QuantizeError, QuantizedWeights};
 pub use ops::rms_norm::{rms_norm, rms_norm_backward};
-pub use ops::rope::rope;
+pub use ops::rope::{RotaryHeads, rope, rope_heads};
 pub use ops::silu_gate::{silu_gate, silu_gate_backward};
 pub use ops::softmax_stats::{SoftmaxStats, softmax_stats};
 pub use ops::total_variation::total_variation;

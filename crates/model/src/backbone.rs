@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Spec;
+use crate::config::{Grid, Spec};
 use crate::error::{Error, Result};
 
 /// The precision of weights that are used as their file has them.
@@ -104,6 +104,16 @@ pub struct Query<'a> {
     pub cache: Option<Reuse<'a>>,
     /// What the model would say at decided positions without their tokens is wanted too.
     pub shadow: Option<Shadow<'a>>,
+    /// Blocks of block-causal attention: a row sees its own and those before. `None` is the model's usual: full attention,
+    /// or blocks of its own length counted from the canvas's first token.
+    pub blocks: Option<Grid>,
+}
+
+impl Query<'_> {
+    /// The blocks of this canvas; `None` where every row sees every row.
+    pub(crate) fn grid(&self, spec: &Spec) -> Option<Grid> {
+        self.blocks.or_else(|| spec.grid(0, None))
+    }
 }
 
 /// A second copy of a block within the same pass (WINO): each of its cells holds a mask, stands at the row that
@@ -177,7 +187,8 @@ impl Rows {
 
 /// Keys (after the rotary embedding) and values of every row of one canvas, per layer.
 ///
-/// Absolute positions never change in a canvas, so rotated keys stay valid.
+/// Absolute positions never change in a canvas, so rotated keys stay valid. Under block-causal attention it grows with
+/// the canvas, block by block, and rows of finished blocks are exact.
 #[derive(Debug, Clone, Default)]
 pub struct KvCache {
     pub(crate) layers: Vec<(Vec<f32>, Vec<f32>)>,
@@ -193,6 +204,28 @@ impl KvCache {
     /// Whether a pass over a canvas of `len` tokens may reuse rows.
     pub fn holds(&self, len: usize) -> bool {
         self.rows == len && !self.layers.is_empty()
+    }
+
+    /// Rows it holds, from the canvas's first.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Keeps only the first `rows` rows.
+    pub fn crop(&mut self, rows: usize) {
+        if rows < self.rows {
+            for (keys, values) in &mut self.layers {
+                let width = keys.len() / self.rows;
+                keys.truncate(rows * width);
+                values.truncate(rows * width);
+            }
+            self.rows = rows;
+        }
+    }
+
+    /// Bytes it takes.
+    pub fn size_in_bytes(&self) -> usize {
+        self.layers.iter().map(|(keys, values)| (keys.len() + values.len()) * size_of::<f32>()).sum()
     }
 
     /// Forgets everything.
@@ -234,10 +267,13 @@ pub(crate) fn check(spec: &Spec, query: &Query<'_>) -> Result<()> {
                 "rows to recompute must be ascending, inside the canvas and not empty".into(),
             ));
         }
-        if !reuse.cache.holds(len) && reuse.rows.len() != len {
+        let last = reuse.rows.last().copied().unwrap_or(0);
+        let extent = query.grid(spec).map_or(len, |grid| grid.end(last).min(len));
+        let kept = reuse.cache.rows.min(extent);
+        let fresh = reuse.rows.len() - reuse.rows.partition_point(|&row| row < kept);
+        if fresh != extent - kept {
             return Err(Error::Query(format!(
-                "the cache holds {} rows of another canvas; a first pass computes all {len}",
-                reuse.cache.rows
+                "the cache holds {kept} rows; a pass up to row {extent} computes all that follow them"
             )));
         }
     }

@@ -4,6 +4,9 @@
 //! Invariant: a `Spec` that was read here is consistent (positive sizes, heads divide, ids inside the vocabulary, no
 //! product that overflows), so nothing downstream checks it again. Its fields are public: who changes one answers for it.
 
+mod fields;
+mod kinds;
+
 use std::path::Path;
 
 use serde_json::Value;
@@ -12,11 +15,18 @@ use crate::arch;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::gguf::{self, Gguf};
+use crate::layer::Parameter;
+
+pub use fields::Fields;
+pub use kinds::{Experts, FeedForward, Grid, Origin, Scoring, Shift, Visibility};
+
+/// The block length of a block-causal model that names none.
+const DEFAULT_BLOCK: usize = 32;
 
 /// Shape, numerics and special ids of a backbone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
-    /// Which mapping file named it (`dream`, `llada`).
+    /// Which family's mapping file named it (`dream`, `llada2`, …).
     pub architecture: &'static str,
     /// Rows of the embedding and of the head.
     pub vocab: usize,
@@ -30,20 +40,34 @@ pub struct Spec {
     pub kv_heads: usize,
     /// Width of one head.
     pub head_dim: usize,
-    /// Inner width of the gated MLP.
+    /// Inner width of the gated MLP of dense layers.
     pub ffn: usize,
+    /// What the other layers have in its place.
+    pub experts: Option<Experts>,
     /// RMSNorm epsilon.
     pub eps: f32,
     /// Base of the rotary embedding.
     pub rope_theta: f64,
+    /// Leading dimensions of a head that rotate; the rest passes unchanged.
+    pub rotary: usize,
+    /// Every query and key head is normalised before it rotates.
+    pub qk_norm: bool,
     /// Longest canvas the checkpoint declares.
     pub max_positions: usize,
     /// The head shares the embedding matrix.
     pub tied: bool,
     /// Query, key and value projections carry a bias.
     pub qkv_bias: bool,
-    /// Row `i-1` predicts position `i` (Dream keeps the shift of its autoregressive parent).
-    pub shift: bool,
+    /// They are one tensor, rows in this order.
+    pub fused_qkv: bool,
+    /// Who sees whom.
+    pub attention: Visibility,
+    /// The block length it was trained with, where that matters.
+    pub block: Option<usize>,
+    /// Where blocks are counted from.
+    pub origin: Origin,
+    /// Which row predicts a position.
+    pub shift: Shift,
     /// Special token ids.
     pub ids: SpecialIds,
 }
@@ -62,29 +86,83 @@ pub struct SpecialIds {
 }
 
 impl Spec {
-    /// Reads a GGUF file's metadata, or the `config.json` of a checkpoint folder.
+    /// A Transformer of the plainest kind: dense, full attention, whole heads rotating, three projections without biases,
+    /// no shift. For tests and for models made here; its other fields are the caller's.
+    pub fn plain(architecture: &'static str, ids: SpecialIds) -> Self {
+        Self {
+            architecture,
+            vocab: 1,
+            hidden: 2,
+            layers: 1,
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 2,
+            ffn: 1,
+            experts: None,
+            eps: 1e-6,
+            rope_theta: 1e4,
+            rotary: 2,
+            qk_norm: false,
+            max_positions: 1,
+            tied: false,
+            qkv_bias: false,
+            fused_qkv: false,
+            attention: Visibility::Full,
+            block: None,
+            origin: Origin::Response,
+            shift: Shift::None,
+            ids,
+        }
+    }
+
+    /// Reads a GGUF file's metadata, or `config.json` of a checkpoint folder; special ids that it leaves open come from
+    /// `generation_config.json` (ends) and `tokenizer_config.json` (the mask) beside it.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         if gguf::is_gguf(folder) {
             return Gguf::open(folder)?.spec();
         }
         let path = folder.join("config.json");
         let text = files::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
-        Self::from_json(&text, &path)
+        Self::parse(&text, &path, fields::Beside::read(folder))
     }
 
     /// Parses the text of a `config.json`; `path` is only used in error messages.
     pub fn from_json(text: &str, path: &Path) -> Result<Self> {
+        Self::parse(text, path, fields::Beside::default())
+    }
+
+    fn parse(text: &str, path: &Path, beside: fields::Beside) -> Result<Self> {
         let value: Value = serde_json::from_str(text)
             .map_err(|cause| Error::Json { path: path.to_owned(), cause: cause.to_string() })?;
-        let fields = Fields { value: &value, path };
+        let fields = Fields::new(&value, path, beside);
         let spec = arch::by_config(&fields)?.spec(&fields)?;
-        spec.check(&fields)?;
-        Ok(spec)
+        match spec.problem() {
+            None => Ok(spec),
+            Some((field, problem)) => Err(fields.bad(field, problem)),
+        }
+    }
+
+    /// The blocks of a canvas whose response begins at `response`, of the trained length unless another is given;
+    /// `None` where every row sees every row.
+    pub fn grid(&self, response: usize, block: Option<usize>) -> Option<Grid> {
+        if self.attention == Visibility::Full {
+            return None;
+        }
+        let start = if self.origin == Origin::Prompt { 0 } else { response };
+        Some(Grid::new(start, block.or(self.block).unwrap_or(DEFAULT_BLOCK)))
+    }
+
+    /// The feed-forward half of a block.
+    pub fn feed_forward(&self, layer: usize) -> FeedForward<'_> {
+        match &self.experts {
+            Some(experts) if experts.layers.get(layer) == Some(&true) => FeedForward::Experts(experts),
+            _ => FeedForward::Dense(self.ffn),
+        }
     }
 
     /// The row whose hidden state predicts the token at `position`.
     pub fn predicting_row(&self, position: usize) -> usize {
-        if self.shift { position.saturating_sub(1) } else { position }
+        if self.shift.is_some() { position.saturating_sub(1) } else { position }
     }
 
     /// Width of all query heads together.
@@ -99,14 +177,22 @@ impl Spec {
 
     /// Number of parameters.
     pub fn parameters(&self) -> usize {
-        let attention = self.hidden * (2 * self.q_width() + 2 * self.kv_width());
-        let bias = if self.qkv_bias { self.q_width() + 2 * self.kv_width() } else { 0 };
-        let layer = attention + bias + 3 * self.hidden * self.ffn + 2 * self.hidden;
-        let embeddings = self.vocab * self.hidden * if self.tied { 1 } else { 2 };
-        self.layers * layer + embeddings + self.hidden
+        self.count(|_| true)
     }
 
-    fn check(&self, fields: &Fields<'_>) -> Result<()> {
+    /// Parameters that one row meets: of the experts only as many as it chooses.
+    pub fn active_parameters(&self) -> usize {
+        let chosen = self.experts.as_ref().map_or(0, |experts| experts.chosen);
+        self.count(|parameter| parameter.expert.is_none_or(|(index, _)| index < chosen))
+    }
+
+    fn count(&self, counts: impl Fn(&Parameter) -> bool) -> usize {
+        let all = arch::parameters(self).unwrap_or_default();
+        all.iter().filter(|p| counts(p)).map(Parameter::elements).sum()
+    }
+
+    /// What contradicts itself or is out of all proportion, as (field, problem).
+    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         // Ceilings far above any published model: they turn a corrupt number into a sentence
         // instead of an allocation.
         let limits = [
@@ -118,110 +204,44 @@ impl Spec {
             ("head dimension", self.head_dim, 1 << 12),
             ("intermediate_size", self.ffn, 1 << 20),
             ("max_position_embeddings", self.max_positions, 1 << 26),
+            ("block length", self.block.unwrap_or(1), 1 << 20),
         ];
-        for (what, value, limit) in limits {
-            if value == 0 || value > limit {
-                return Err(fields.bad(what, format!("{value} is not between 1 and {limit}")));
-            }
+        if let Some((what, value, limit)) = limits.into_iter().find(|&(_, v, limit)| v == 0 || v > limit) {
+            return Some((what, format!("{value} is not between 1 and {limit}")));
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(fields.bad(
-                "number of key/value heads",
-                format!("{} does not divide the {} attention heads", self.kv_heads, self.heads),
-            ));
+            let problem = format!("{} does not divide the {} attention heads", self.kv_heads, self.heads);
+            return Some(("number of key/value heads", problem));
         }
-        if !self.head_dim.is_multiple_of(2) {
-            return Err(fields
-                .bad("head dimension", format!("{} is odd, rotary embeddings need pairs", self.head_dim)));
+        if !self.rotary.is_multiple_of(2) || self.rotary == 0 || self.rotary > self.head_dim {
+            let problem = format!(
+                "{} of {} dimensions rotate; rotary embeddings need pairs within a head",
+                self.rotary, self.head_dim
+            );
+            return Some(("head dimension", problem));
         }
         if !(self.eps > 0.0 && self.eps < 1.0) {
-            return Err(fields.bad("rms_norm_eps", format!("{} is not between 0 and 1", self.eps)));
+            return Some(("rms_norm_eps", format!("{} is not between 0 and 1", self.eps)));
         }
         if !(self.rope_theta >= 1.0 && self.rope_theta.is_finite()) {
-            return Err(fields.bad("rope_theta", format!("{} is not a finite number ≥ 1", self.rope_theta)));
+            return Some(("rope_theta", format!("{} is not a finite number ≥ 1", self.rope_theta)));
         }
+        let experts = self.experts.as_ref().and_then(|experts| experts.problem(self.layers));
+        experts.or_else(|| self.stray_id())
+    }
+
+    /// A special id that is not in the vocabulary.
+    fn stray_id(&self) -> Option<(&'static str, String)> {
         let named = [
             ("mask_token_id", Some(self.ids.mask)),
             ("pad_token_id", self.ids.pad),
             ("bos_token_id", self.ids.bos),
         ];
         let eos = self.ids.eos.iter().map(|&id| ("eos_token_id", Some(id)));
-        for (what, id) in named.into_iter().chain(eos) {
-            if let Some(id) = id.filter(|&id| id as usize >= self.vocab) {
-                return Err(fields.bad(what, format!("{id} is outside the vocabulary of {}", self.vocab)));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Typed access to the fields of a `config.json`, with errors that name file and field.
-pub struct Fields<'a> {
-    value: &'a Value,
-    path: &'a Path,
-}
-
-impl Fields<'_> {
-    /// The field as text, if present.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.value.get(name).and_then(Value::as_str)
-    }
-
-    /// First entry of a list of strings.
-    pub fn first_text(&self, name: &str) -> Option<&str> {
-        self.value.get(name)?.as_array()?.first()?.as_str()
-    }
-
-    /// A required size.
-    pub fn size(&self, name: &str) -> Result<usize> {
-        self.optional_size(name)?.ok_or_else(|| self.bad(name, "is missing".into()))
-    }
-
-    /// A size that may be absent or null.
-    pub fn optional_size(&self, name: &str) -> Result<Option<usize>> {
-        match self.value.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match value.as_u64().and_then(|v| usize::try_from(v).ok()) {
-                Some(size) => Ok(Some(size)),
-                None => Err(self.bad(name, format!("{value} is not a size"))),
-            },
-        }
-    }
-
-    /// A number with a default.
-    pub fn number(&self, name: &str, default: f64) -> Result<f64> {
-        match self.value.get(name) {
-            None | Some(Value::Null) => Ok(default),
-            Some(value) => value.as_f64().ok_or_else(|| self.bad(name, format!("{value} is not a number"))),
-        }
-    }
-
-    /// A flag with a default.
-    pub fn flag(&self, name: &str, default: bool) -> Result<bool> {
-        match self.value.get(name) {
-            None | Some(Value::Null) => Ok(default),
-            Some(value) => {
-                value.as_bool().ok_or_else(|| self.bad(name, format!("{value} is not true or false")))
-            }
-        }
-    }
-
-    /// An id, or a list of ids, or nothing.
-    pub fn ids(&self, name: &str) -> Result<Vec<u32>> {
-        let one = |value: &Value| {
-            let id = value.as_u64().and_then(|v| u32::try_from(v).ok());
-            id.ok_or_else(|| self.bad(name, format!("{value} is not a token id")))
-        };
-        match self.value.get(name) {
-            None | Some(Value::Null) => Ok(Vec::new()),
-            Some(Value::Array(list)) => list.iter().map(one).collect(),
-            Some(value) => Ok(vec![one(value)?]),
-        }
-    }
-
-    /// An error about this file.
-    pub fn bad(&self, field: &str, problem: String) -> Error {
-        Error::Config { path: self.path.to_owned(), field: field.to_owned(), problem }
+        named.into_iter().chain(eos).find_map(|(what, id)| {
+            let id = id.filter(|&id| id as usize >= self.vocab)?;
+            Some((what, format!("{id} is outside the vocabulary of {}", self.vocab)))
+        })
     }
 }
 
@@ -243,7 +263,10 @@ mod tests {
     #[test]
     fn dream_fields_become_a_spec() {
         let spec = dream(|_| ()).unwrap();
-        assert_eq!((spec.head_dim, spec.kv_width(), spec.shift, spec.qkv_bias), (16, 32, true, true));
+        assert_eq!(
+            (spec.head_dim, spec.kv_width(), spec.shift, spec.qkv_bias),
+            (16, 32, Shift::Global, true)
+        );
         assert_eq!(spec.ids.eos, [2]);
         assert_eq!(spec.parameters(), 258 * 64 * 2 + 64 + 3 * (64 * (128 + 64) + 128 + 3 * 64 * 160 + 128));
     }

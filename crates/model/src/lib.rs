@@ -14,14 +14,16 @@ pub mod layer;
 mod load;
 pub mod memory;
 pub mod quantize;
+pub mod shapes;
 pub mod synthetic;
 pub mod tabular;
 pub mod text;
 pub mod transformer;
 
 pub use backbone::{Backbone, HiddenRow, KvCache, Pass, Query, Reuse, Rows, Shadow};
-pub use config::{Spec, SpecialIds};
+pub use config::{Grid, Spec, SpecialIds};
 pub use error::{Error, Result};
+pub use layer::{Parameter, Parameters};
 pub use load::{LoadOptions, Precision};
 pub use tabular::Tabular;
-pub use transformer::{Packed, Parameters, Transformer};
+pub use transformer::{Packed, Transformer};

@@ -12,8 +12,8 @@ use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized, Store};
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::gguf::{self, Gguf};
-use crate::layer::{Embedding, Linear};
-use crate::transformer::{Parameters, Provenance, Transformer};
+use crate::layer::{Embedding, Linear, Parameter, Parameters, Use, role};
+use crate::transformer::{Provenance, Transformer};
 
 /// Where and in which precision a checkpoint is run.
 #[derive(Debug, Clone)]
@@ -85,21 +85,12 @@ impl Transformer {
 
     /// Loads from tensors that are already open.
     pub fn from_store(spec: Spec, store: &Store, options: &LoadOptions) -> Result<Self> {
-        let mut used = match arch::by_name(spec.architecture) {
-            Some(architecture) => {
-                let named = arch::tensors(&spec, &architecture.names);
-                named.into_iter().flat_map(|(name, _)| stored_names(name)).collect::<Vec<_>>()
-            }
-            None => Vec::new(),
-        };
+        let parameters = arch::parameters(&spec)?;
+        let mut used: Vec<String> = parameters.iter().flat_map(stored_names).collect();
         used.extend(store.names().filter(|n| TOLERATED.iter().any(|t| n.contains(t))).map(str::to_owned));
-        let used: Vec<&str> = used.iter().map(String::as_str).collect();
         store.unused(&used)?;
-        let norm = match arch::by_name(spec.architecture) {
-            Some(architecture) => {
-                let name = format!("{}.weight", architecture.names.norm);
-                store.tensor_shaped(&name, &[spec.hidden])?.to_f32()
-            }
+        let norm = match parameters.iter().find(|p| p.role == role::NORM) {
+            Some(norm) => store.tensor_shaped(&norm.tensor(), &norm.shape)?.to_f32(),
             None => Vec::new(),
         };
         let aliases = [Some(old_fingerprint(&spec, &norm)), store.metadata().get(ORIGIN).cloned()];
@@ -133,7 +124,7 @@ pub(crate) fn about(spec: &Spec) -> String {
         spec.ffn,
         spec.eps,
         spec.rope_theta,
-        spec.shift
+        spec.shift.is_some()
     )
 }
 
@@ -149,16 +140,20 @@ pub(crate) fn old_fingerprint(spec: &Spec, norm: &[f32]) -> String {
     for size in [spec.vocab, spec.hidden, spec.layers, spec.heads, spec.kv_heads, spec.ffn] {
         eat(&(size as u64).to_le_bytes());
     }
+    if let Some(experts) = &spec.experts {
+        [experts.count, experts.width].iter().for_each(|size| eat(&(*size as u64).to_le_bytes()));
+    }
     norm.iter().for_each(|w| eat(&half::f16::from_f32(*w).to_le_bytes()));
     format!("{hash:016x}")
 }
 
-/// The names under which a checkpoint may store a tensor.
-fn stored_names(name: String) -> Vec<String> {
-    match name.strip_suffix(".weight") {
-        Some(map) => vec![packed_name(map), scale_name(map), name],
-        None => vec![name],
+/// The names under which a checkpoint may store a parameter.
+fn stored_names(parameter: &Parameter) -> Vec<String> {
+    let mut names: Vec<String> = parameter.tensors().map(|(name, _)| name).collect();
+    if parameter.quantises() {
+        names.extend([packed_name(&parameter.name), scale_name(&parameter.name)]);
     }
+    names
 }
 
 /// Weights of a linear map.
@@ -211,32 +206,34 @@ impl FromStore<'_> {
     }
 
     /// The weights of a linear map: bytes if they are stored or wanted so, else numbers.
-    fn weight(&self, name: &str, shape: [usize; 2]) -> Result<Weight> {
-        let dtype = self.options.dtype;
-        if self.store.contains(&packed_name(name)) {
-            let weight = Quantized::open(self.store, name, shape)?;
+    fn weight(&self, which: &Parameter) -> Result<Weight> {
+        let (name, dtype) = (which.tensor(), self.options.dtype);
+        if which.kind == Use::Exact {
+            return Ok(Weight::Numbers(self.store.tensor_shaped(&name, &which.shape)?));
+        }
+        if self.store.contains(&packed_name(&which.name)) {
+            let weight = Quantized::open(self.store, &which.name, which.matrix())?;
             return Ok(match dtype.and_then(Precision::float) {
                 Some(dtype) => Weight::Numbers(weight.to_f32().to_dtype(dtype)),
                 None => Weight::Bytes(weight),
             });
         }
-        let full = format!("{name}.weight");
         match dtype {
             Some(Precision::Int8 { group }) => {
-                let stored = self.store.tensor_shaped(&full, &shape)?;
+                let stored = self.store.tensor_shaped(&name, &which.shape)?;
                 let weight = Quantized::quantize(&stored, group)?;
                 // Its pages are not needed any more, and would otherwise count beside the bytes made of them.
                 stored.release();
                 Ok(Weight::Bytes(weight))
             }
-            _ => Ok(Weight::Numbers(self.tensor(&full, &shape)?)),
+            _ => Ok(Weight::Numbers(self.tensor(&name, &which.shape)?)),
         }
     }
 }
 
 impl Parameters for FromStore<'_> {
-    fn embedding(&mut self, name: &str, shape: [usize; 2]) -> Result<Embedding> {
-        let table = self.tensor(&format!("{name}.weight"), &shape)?;
+    fn embedding(&mut self, which: &Parameter) -> Result<Embedding> {
+        let table = self.tensor(&which.tensor(), &which.shape)?;
         Ok(if self.options.device.is_cpu() {
             Embedding::Mapped(table)
         } else {
@@ -244,16 +241,16 @@ impl Parameters for FromStore<'_> {
         })
     }
 
-    fn linear(&mut self, name: &str, shape: [usize; 2], bias: bool) -> Result<Linear> {
-        let weight = self.weight(name, shape)?;
-        let bias = bias.then(|| self.tensor(&format!("{name}.bias"), &shape[..1])).transpose()?;
+    fn linear(&mut self, which: &Parameter) -> Result<Linear> {
+        let weight = self.weight(which)?;
+        let bias = which.bias().map(|bias| self.tensor(&bias, &which.shape[..1])).transpose()?;
         linear_of(weight, bias, &self.options.device)
     }
 
-    fn vector(&mut self, name: &str, len: usize) -> Result<Tensor> {
-        let values = self.store.tensor_shaped(&format!("{name}.weight"), &[len])?;
+    fn vector(&mut self, which: &Parameter) -> Result<Tensor> {
+        let values = self.store.tensor_shaped(&which.tensor(), &which.shape)?;
         if self.options.device.is_cpu() {
-            return Ok(Tensor::from_vec(values.to_f32(), len, &self.options.device)?);
+            return Ok(Tensor::from_vec(values.to_f32(), which.shape[0], &self.options.device)?);
         }
         let values = match self.options.dtype.and_then(Precision::float) {
             Some(dtype) => values.to_dtype(dtype),

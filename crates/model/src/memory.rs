@@ -1,7 +1,9 @@
 //! How much memory a decoding takes at its peak: what `demask inspect` predicts and a test holds
 //! against the measured peak.
 
-use crate::config::Spec;
+use crate::arch;
+use crate::config::{FeedForward, Spec};
+use crate::layer::{Parameter, Use};
 use crate::load::Precision;
 
 /// Rows the gated MLP works on at a time; bounds its inner activations.
@@ -49,18 +51,30 @@ pub fn estimate(
     length: usize,
     tokenizer: usize,
 ) -> Memory {
-    let per = match dtype {
-        None => stored.unwrap_or(2.0),
-        Some(Precision::Float(dtype)) => dtype.size() as f64,
-        Some(Precision::Int8 { group }) => 1.0 + 4.0 / group as f64,
-    };
+    let stored = stored.unwrap_or(2.0);
     // Only the rows of tokens that occur are read of a mapped embedding table.
     let converted = matches!(dtype, Some(Precision::Float(_)));
-    let embedding = if spec.tied || converted { 0 } else { spec.vocab * spec.hidden };
-    let weights = ((spec.parameters() - embedding) as f64 * per) as usize;
+    let bytes = |parameter: &Parameter| {
+        let per = match dtype {
+            _ if parameter.kind == (Use::Table { tied: false }) && !converted => 0.0,
+            None => stored,
+            Some(Precision::Float(dtype)) => dtype.size() as f64,
+            Some(Precision::Int8 { group }) if parameter.quantises() => 1.0 + 4.0 / group as f64,
+            Some(Precision::Int8 { .. }) => stored,
+        };
+        parameter.elements() as f64 * per
+    };
+    let parameters = arch::parameters(spec).unwrap_or_default();
+    let weights = parameters.iter().map(bytes).sum::<f64>() as usize;
     let float = size_of::<f32>();
     let stream = 4 * spec.hidden + 2 * spec.q_width() + 2 * spec.kv_width();
-    let activations = float * (length * stream + length.min(MLP_ROWS) * 3 * spec.ffn);
+    let inner = |layer| match spec.feed_forward(layer) {
+        FeedForward::Dense(width) => 3 * width,
+        // The outputs of a row's experts are added when all of them are there.
+        FeedForward::Experts(e) => e.chosen * spec.hidden + 3 * (e.chosen * e.width).max(e.shared),
+    };
+    let inner = (0..spec.layers).map(inner).max().unwrap_or(0);
+    let activations = float * (length * stream + length.min(MLP_ROWS) * inner);
     let logits = float * 2 * (length * spec.vocab).min(LOGIT_CHUNK.max(16 * spec.vocab));
     // A tokenizer's tables take about twelve times its file; the program itself about 24 MiB.
     Memory { weights, activations, logits, rest: 12 * tokenizer + (24 << 20) }

@@ -84,7 +84,7 @@ pub fn folder(
     copy_rest(from, to)?;
     // Other programs see from this that they cannot read the weights.
     config["quantization_config"] = json!({
-        "quant_method": "demask-int8", "bits": 8, "group_size": settings.group, "sym": true,
+        "quant_method": arch::OWN_QUANTISATION, "bits": 8, "group_size": settings.group, "sym": true,
     });
     let text = serde_json::to_string_pretty(&config).map_err(Error::json(&config_path))?;
     write::replace(&to.join("config.json"), |out| out.write_all(text.as_bytes()))?;
@@ -92,24 +92,25 @@ pub fn folder(
 }
 
 fn plan(spec: &Spec, store: &Store, settings: &Settings) -> Result<Vec<(Declared, Source)>> {
-    let architecture = arch::by_name(spec.architecture)
-        .ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
-    let names = &architecture.names;
-    let embed = format!("{}.weight", names.embed);
     let mut plan = Vec::new();
-    for (name, shape) in arch::tensors(spec, names) {
-        let tensor = store.tensor_shaped(&name, &shape)?;
-        let map = name.strip_suffix(".weight").filter(|_| shape.len() == 2);
-        // The embedding is looked up, not multiplied by; tied to the head it is both.
-        if map.is_none() || name == embed {
-            plan.push((Declared::new(&name, tensor.dtype(), &shape), Source::Copy(tensor.clone())));
-        }
-        if let (Some(map), true) = (map, name != embed || spec.tied) {
-            let [packed, scales] = stored_shapes([shape[0], shape[1]], settings.group)
+    for parameter in arch::parameters(spec)? {
+        let whole = store.tensor_shaped(&parameter.tensor(), &parameter.shape)?;
+        if parameter.quantises() {
+            let [packed, scales] = stored_shapes(parameter.matrix(), settings.group)
                 .map_err(|problem| Error::Query(problem.to_string()))?;
             let (u8, f32) = (safetensors::Dtype::U8, safetensors::Dtype::F32);
-            plan.push((Declared::new(packed_name(map), u8, &packed), Source::Packed(tensor.clone())));
-            plan.push((Declared::new(scale_name(map), f32, &scales), Source::Scales(tensor)));
+            let name = &parameter.name;
+            plan.push((Declared::new(packed_name(name), u8, &packed), Source::Packed(whole.clone())));
+            plan.push((Declared::new(scale_name(name), f32, &scales), Source::Scales(whole.clone())));
+        }
+        // A table is looked up, so it is kept as numbers; tied to the head it is both.
+        if parameter.stays() {
+            let declared = Declared::new(parameter.tensor(), whole.dtype(), &parameter.shape);
+            plan.push((declared, Source::Copy(whole)));
+        }
+        if let Some(bias) = parameter.bias() {
+            let tensor = store.tensor_shaped(&bias, &parameter.shape[..1])?;
+            plan.push((Declared::new(bias, tensor.dtype(), tensor.shape()), Source::Copy(tensor.clone())));
         }
     }
     Ok(plan)

@@ -35,23 +35,8 @@ impl Tabular {
         }
         let joint = weights.into_iter().map(|w| w / total).collect();
         let vocab = symbols + 2;
-        let spec = Spec {
-            architecture: "tabular",
-            vocab,
-            hidden: vocab,
-            layers: 1,
-            heads: 1,
-            kv_heads: 1,
-            head_dim: 2,
-            ffn: 1,
-            eps: 1e-6,
-            rope_theta: 1e4,
-            max_positions: positions,
-            tied: false,
-            qkv_bias: false,
-            shift: false,
-            ids: SpecialIds { mask: symbols as u32, eos: vec![symbols as u32 + 1], pad: None, bos: None },
-        };
+        let ids = SpecialIds { mask: symbols as u32, eos: vec![symbols as u32 + 1], pad: None, bos: None };
+        let spec = Spec { vocab, hidden: vocab, max_positions: positions, ..Spec::plain("tabular", ids) };
         Ok(Self { spec, positions, symbols, joint })
     }
 

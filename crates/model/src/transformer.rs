@@ -1,30 +1,27 @@
-//! The one Transformer: pre-norm blocks of attention and gated MLP, bidirectional or causal,
-//! driven by a [`Spec`]. It decodes (weights mapped from the file) and trains (weights in
-//! differentiable tensors) with the same code.
+//! The one Transformer: pre-norm blocks of attention and a feed-forward half, driven by a [`Spec`]. It decodes (weights
+//! mapped from the file) and trains (weights in differentiable tensors) with the same code.
 
-use std::ops::Range;
+mod pack;
+mod session;
+
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 use demask_kernels::Segment;
 
-use crate::arch::{self, Names};
-use crate::backbone::{self, AS_STORED, Backbone, KvCache, Pass, Query, Rows};
+use crate::arch;
+use crate::backbone::{self, AS_STORED, Backbone, Pass, Query, Rows};
 use crate::checkpoint::Bytes;
 use crate::config::Spec;
-use crate::error::{Error, Result};
-use crate::layer::{Attention, Embedding, Linear, Mlp, RmsNorm, Rope, ShadowKeys, residual};
+use crate::error::Result;
+use crate::layer::{
+    Attention, Block, Embedding, Linear, Parameters, Place, RmsNorm, ShadowKeys, Watch, residual, role,
+};
 use crate::memory;
 
-/// Where a Transformer takes its parameters from: a mapped checkpoint, or tensors to train.
-pub trait Parameters {
-    /// The embedding table `[vocab, d]`.
-    fn embedding(&mut self, name: &str, shape: [usize; 2]) -> Result<Embedding>;
-    /// A linear map `[out, in]`; its bias is `{name}.bias`.
-    fn linear(&mut self, name: &str, shape: [usize; 2], bias: bool) -> Result<Linear>;
-    /// A vector, as f32 on the compute device.
-    fn vector(&mut self, name: &str, len: usize) -> Result<Tensor>;
-}
+pub use pack::Packed;
+use pack::{Wanted, pack, packed_rows, select};
+use session::{Keys, Session, Uncached};
 
 /// A Transformer with its weights.
 pub struct Transformer {
@@ -37,6 +34,8 @@ pub struct Transformer {
     fingerprint: String,
     /// What it was loaded from; see [`Provenance`].
     provenance: Provenance,
+    /// Whether a layer stays in a core's cache.
+    small: bool,
 }
 
 /// Where a Transformer's weights come from.
@@ -50,63 +49,26 @@ pub(crate) struct Provenance {
     pub(crate) precision: Option<String>,
 }
 
-struct Block {
-    attn_norm: RmsNorm,
-    q: Linear,
-    k: Linear,
-    v: Linear,
-    o: Linear,
-    ffn_norm: RmsNorm,
-    mlp: Mlp,
-}
-
-/// Packed rows of a batch: the tokens of every canvas one after another.
-#[derive(Debug, Clone)]
-pub struct Packed {
-    /// Token of each row.
-    pub tokens: Vec<u32>,
-    /// Absolute position of each row in its canvas.
-    pub positions: Arc<[u32]>,
-    /// Which rows see which.
-    pub segments: Arc<[Segment]>,
-    /// What the last rows see, which are shadows; none in training.
-    pub shadows: Arc<[ShadowKeys]>,
-}
-
-impl Packed {
-    /// Packs whole canvases, each attending to itself only.
-    pub fn new<'a>(canvases: impl IntoIterator<Item = &'a [u32]>, causal: bool) -> Self {
-        let (mut tokens, mut positions, mut segments) = (Vec::new(), Vec::new(), Vec::new());
-        for canvas in canvases {
-            let rows = tokens.len()..tokens.len() + canvas.len();
-            tokens.extend_from_slice(canvas);
-            positions.extend(0..canvas.len() as u32);
-            segments.push(Segment { q: rows.clone(), k: rows, causal_offset: causal.then_some(0) });
-        }
-        Self { tokens, positions: positions.into(), segments: segments.into(), shadows: [].into() }
-    }
-}
-
-/// The rows of the last layer that somebody wants, with the geometry of their attention.
-struct Wanted {
-    rows: Vec<u32>,
-    positions: Arc<[u32]>,
-    segments: Arc<[Segment]>,
-}
-
 impl Transformer {
     /// Builds a Transformer of this shape from its parameters.
     pub fn new(spec: Spec, device: Device, fingerprint: String, from: &mut dyn Parameters) -> Result<Self> {
-        let names = arch::by_name(spec.architecture).map(|a| a.names);
-        let names =
-            names.ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
-        let embed = from.embedding(names.embed, [spec.vocab, spec.hidden])?;
-        let blocks = (0..spec.layers).map(|i| Block::new(&spec, &names, i, from)).collect::<Result<_>>()?;
-        let norm = RmsNorm::new(from.vector(names.norm, spec.hidden)?, spec.eps);
-        let head = if spec.tied { names.embed } else { names.head };
-        let head = from.linear(head, [spec.vocab, spec.hidden], false)?;
+        let names = arch::of(&spec)?.names;
+        let outside = Place { names, layer: None };
+        let inside = |layer| Place { names, layer: Some(layer) };
+        let embed = from.embedding(&Embedding::parameter(&spec, &outside)?)?;
+        let blocks = (0..spec.layers).map(|i| Block::load(&spec, i, &inside(i), from));
+        let blocks = blocks.collect::<Result<Vec<_>>>()?;
+        let norm = RmsNorm::new(from.vector(&outside.scale(role::NORM, spec.hidden)?)?, spec.eps);
+        let head = from.linear(&Embedding::head(&spec, &outside)?)?;
+        let mut largest = 0;
+        for layer in 0..spec.layers {
+            let maps = Block::parameters(&spec, layer, &inside(layer))?;
+            let maps = maps.iter().filter(|p| p.shape.len() == 2);
+            largest = largest.max(maps.map(|p| p.shape.iter().product::<usize>()).sum());
+        }
+        let small = device.is_cpu() && largest <= memory::SMALL_LAYER;
         let provenance = Provenance::default();
-        Ok(Self { spec, device, embed, blocks, norm, head, fingerprint, provenance })
+        Ok(Self { spec, device, embed, blocks, norm, head, fingerprint, provenance, small })
     }
 
     /// The same, knowing where its weights come from.
@@ -119,7 +81,7 @@ impl Transformer {
     pub fn hidden(&self, packed: &Packed, rows: Option<&[u32]>) -> Result<Tensor> {
         let wanted = rows.map(|rows| select(packed, rows));
         let x = self.embed.forward(&packed.tokens, &self.device)?;
-        let x = self.run(x, packed, wanted.as_ref(), &mut Uncached)?;
+        let x = self.run(x, packed, wanted.as_ref(), &mut Uncached, &mut ())?;
         Ok(self.norm.forward(&x)?)
     }
 
@@ -143,239 +105,32 @@ impl Transformer {
         &self.device
     }
 
-    fn run(
-        &self,
-        mut x: Tensor,
-        packed: &Packed,
-        wanted: Option<&Wanted>,
-        keys: &mut dyn Keys,
-    ) -> Result<Tensor> {
-        let last = self.blocks.len() - 1;
-        for (index, block) in self.blocks.iter().enumerate() {
-            let wanted = wanted.filter(|_| index == last);
-            x = block.forward(&self.spec, index, &x, packed, wanted, keys)?;
-        }
-        Ok(x)
-    }
-}
-
-impl Block {
-    fn new(spec: &Spec, names: &Names, index: usize, from: &mut dyn Parameters) -> Result<Self> {
-        let (d, q, kv, bias) = (spec.hidden, spec.q_width(), spec.kv_width(), spec.qkv_bias);
-        let name = |n: &str| names.in_layer(index, n);
-        Ok(Self {
-            attn_norm: RmsNorm::new(from.vector(&name(names.attn_norm), d)?, spec.eps),
-            q: from.linear(&name(names.q), [q, d], bias)?,
-            k: from.linear(&name(names.k), [kv, d], bias)?,
-            v: from.linear(&name(names.v), [kv, d], bias)?,
-            o: from.linear(&name(names.o), [d, q], false)?,
-            ffn_norm: RmsNorm::new(from.vector(&name(names.ffn_norm), d)?, spec.eps),
-            mlp: Mlp {
-                gate: from.linear(&name(names.gate), [spec.ffn, d], false)?,
-                up: from.linear(&name(names.up), [spec.ffn, d], false)?,
-                down: from.linear(&name(names.down), [d, spec.ffn], false)?,
-            },
-        })
-    }
-
-    fn forward(
-        &self,
-        spec: &Spec,
-        index: usize,
-        x: &Tensor,
-        packed: &Packed,
-        wanted: Option<&Wanted>,
-        keys: &mut dyn Keys,
-    ) -> Result<Tensor> {
-        let rope = Rope { head_dim: spec.head_dim, theta: spec.rope_theta };
-        let attention = Attention { heads: spec.heads, kv_heads: spec.kv_heads, head_dim: spec.head_dim };
-        let normed = self.attn_norm.forward(x)?;
-        let k = rope.forward(&self.k.forward(&normed)?, &packed.positions)?;
-        let v = self.v.forward(&normed)?;
-        let (k, v) = keys.extend(index, k, v)?;
-        // In the last layer only the wanted rows need queries and an MLP.
-        let (x, normed, positions, segments) = match wanted {
-            None => (x.clone(), normed, &packed.positions, &packed.segments),
-            Some(wanted) => {
-                let rows = Tensor::new(wanted.rows.as_slice(), x.device())?;
-                let (x, normed) = (x.index_select(&rows, 0)?, normed.index_select(&rows, 0)?);
-                (x, normed, &wanted.positions, &wanted.segments)
-            }
-        };
-        let q = rope.forward(&self.q.forward(&normed)?, positions)?;
-        keys.watch(index, &attention, &q, &k, segments)?;
-        let attended = attention.forward_with(&q, &k, &v, segments, &packed.shadows)?;
-        let x = residual(&x, &self.o.forward(&attended)?)?;
-        let mlp = self.mlp.forward(&self.ffn_norm.forward(&x)?)?;
-        Ok(residual(&x, &mlp)?)
-    }
-}
-
-/// Restricts the packed geometry to `rows` (ascending packed indices).
-fn select(packed: &Packed, rows: &[u32]) -> Wanted {
-    let mut segments = Vec::with_capacity(packed.segments.len());
-    let mut start = 0;
-    for segment in packed.segments.iter() {
-        let inside = rows[start..].iter().take_while(|&&r| (r as usize) < segment.q.end).count();
-        // Causal rows are selected one by one: their offsets into the keys differ.
-        match segment.causal_offset {
-            None if inside > 0 => {
-                segments.push(Segment {
-                    q: start..start + inside,
-                    k: segment.k.clone(),
-                    causal_offset: None,
-                });
-            }
-            None => {}
-            Some(offset) => {
-                for (i, &row) in rows[start..start + inside].iter().enumerate() {
-                    let local = row as usize - segment.q.start;
-                    let q = start + i..start + i + 1;
-                    segments.push(Segment { q, k: segment.k.clone(), causal_offset: Some(local + offset) });
-                }
-            }
-        }
-        start += inside;
-    }
-    let positions = rows.iter().map(|&r| packed.positions[r as usize]).collect();
-    Wanted { rows: rows.to_vec(), positions, segments: segments.into() }
-}
-
-/// What happens to the keys and values of a layer between projection and attention.
-trait Keys {
-    /// Takes the fresh keys and values, returns those to attend to.
-    fn extend(&mut self, layer: usize, k: Tensor, v: Tensor) -> Result<(Tensor, Tensor)>;
-    /// Sees the queries and keys of a layer.
-    fn watch(&mut self, _: usize, _: &Attention, _: &Tensor, _: &Tensor, _: &[Segment]) -> Result<()> {
-        Ok(())
-    }
-}
-
-struct Uncached;
-
-impl Keys for Uncached {
-    fn extend(&mut self, _: usize, k: Tensor, v: Tensor) -> Result<(Tensor, Tensor)> {
-        Ok((k, v))
-    }
-}
-
-/// Bookkeeping of one [`Backbone::forward`]: caches, and attention maps where asked for.
-struct Session<'a, 'b> {
-    batch: &'a mut [Query<'b>],
-    /// Packed fresh rows of each canvas.
-    fresh: Vec<Range<usize>>,
-    layers: usize,
-    maps: Vec<Option<Tensor>>,
-}
-
-impl Keys for Session<'_, '_> {
-    fn extend(&mut self, layer: usize, k: Tensor, v: Tensor) -> Result<(Tensor, Tensor)> {
-        if self.batch.iter().all(|q| q.cache.is_none()) {
-            return Ok((k, v));
-        }
-        let (mut ks, mut vs) = (Vec::new(), Vec::new());
-        for (query, fresh) in self.batch.iter_mut().zip(&self.fresh) {
-            let (k, v) = (k.narrow(0, fresh.start, fresh.len())?, v.narrow(0, fresh.start, fresh.len())?);
-            let (k, v) = match &mut query.cache {
-                None => (k, v),
-                Some(reuse) => reuse.cache.update(layer, query.tokens.len(), reuse.rows, &k, &v)?,
-            };
-            ks.push(k);
-            vs.push(v);
-        }
-        // Shadows come after all canvases and are kept by no cache.
-        let real = self.fresh.last().map_or(0, |f| f.end);
-        if k.dim(0)? > real {
-            ks.push(k.narrow(0, real, k.dim(0)? - real)?);
-            vs.push(v.narrow(0, real, v.dim(0)? - real)?);
-        }
-        Ok((Tensor::cat(&ks, 0)?, Tensor::cat(&vs, 0)?))
-    }
-
-    fn watch(
-        &mut self,
-        layer: usize,
-        attention: &Attention,
-        q: &Tensor,
-        k: &Tensor,
-        all: &[Segment],
-    ) -> Result<()> {
-        let wanted: Vec<_> = self.batch.iter().map(|b| b.attention_layers).collect();
-        for (index, segment) in all.iter().enumerate() {
-            let count = wanted[index].min(self.layers);
-            if count > 0 && layer + count >= self.layers {
-                let map = attention.mean_probabilities(q, k, std::slice::from_ref(segment))?.remove(0);
-                let map = (map / count as f64)?;
-                self.maps[index] = Some(match self.maps[index].take() {
-                    None => map,
-                    Some(sum) => (sum + map)?,
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl KvCache {
-    fn update(
-        &mut self,
-        layer: usize,
-        len: usize,
-        rows: &[usize],
-        k: &Tensor,
-        v: &Tensor,
-    ) -> Result<(Tensor, Tensor)> {
-        let width = k.dim(1)?;
-        if self.layers.len() <= layer {
-            self.layers.push((vec![0.0; len * width], vec![0.0; len * width]));
-            self.rows = len;
-        }
-        let (keys, values) = &mut self.layers[layer];
-        for (cached, fresh) in [(&mut *keys, k), (&mut *values, v)] {
-            let fresh = fresh.flatten_all()?.to_dtype(candle_core::DType::F32)?.to_vec1::<f32>()?;
-            for (&row, fresh) in rows.iter().zip(fresh.chunks_exact(width)) {
-                cached[row * width..(row + 1) * width].copy_from_slice(fresh);
-            }
-        }
-        let tensor = |data: &[f32]| Tensor::from_slice(data, (len, width), k.device())?.to_dtype(k.dtype());
-        Ok((tensor(keys)?, tensor(values)?))
-    }
-}
-
-impl Backbone for Transformer {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn forward(&self, batch: &mut [Query<'_>]) -> Result<Vec<Pass>> {
+    /// As [`Backbone::forward`], told to `watch`.
+    pub fn forward_watched(&self, batch: &mut [Query<'_>], watch: &mut dyn Watch) -> Result<Vec<Pass>> {
         self.provenance.files.iter().try_for_each(Bytes::check)?;
         for query in &mut *batch {
+            session::prepare(&self.spec, query);
             backbone::check(&self.spec, query)?;
-            if let Some(reuse) = query.cache.as_mut().filter(|r| !r.cache.holds(query.tokens.len())) {
-                reuse.cache.clear();
-            }
         }
-        let (packed, fresh) = pack(&self.spec, batch);
         let needs: Vec<Vec<usize>> = batch.iter().map(|q| self.needed_rows(q)).collect();
-        let mut rows = packed_rows(batch, &fresh, &needs)?;
+        let (packed, placed) = pack(&self.spec, batch, &needs);
+        let mut rows = packed_rows(batch, &placed, &needs)?;
         let mut shadow = rows.len();
         let real = packed.tokens.len() - packed.shadows.len();
         rows.extend((real..packed.tokens.len()).map(|row| row as u32));
         let whole = batch.iter().any(|q| q.attention_layers > 0) || rows.is_empty();
         let wanted = (!whole).then(|| select(&packed, &rows));
-        let layers = self.blocks.len();
         let x = self.embed.forward(&packed.tokens, &self.device)?;
-        let maps = vec![None; batch.len()];
-        let mut session = Session { batch, fresh, layers, maps };
-        let mut x = self.run(x, &packed, wanted.as_ref(), &mut session)?;
-        let Session { batch, fresh, maps, .. } = session;
+        let mut session = Session::new(batch, placed, self.blocks.len());
+        let mut x = self.run(x, &packed, wanted.as_ref(), &mut session, watch)?;
+        let (batch, placed, maps) = session.finish();
         if whole && !rows.is_empty() {
             x = x.index_select(&Tensor::new(rows.as_slice(), &self.device)?, 0)?;
         }
         let hidden = if rows.is_empty() { Rows::default() } else { to_rows(&self.norm.forward(&x)?)? };
         let mut passes = Vec::with_capacity(batch.len());
         let mut start = 0;
-        for (((query, need), fresh), map) in batch.iter().zip(&needs).zip(&fresh).zip(maps) {
+        for (((query, need), placed), map) in batch.iter().zip(&needs).zip(&placed).zip(maps) {
             let mut pass = self.pass(query, need, &hidden, start);
             pass.attention = map.map(|m| to_rows(&m)).transpose()?;
             if let Some(shadowed) = &query.shadow {
@@ -386,44 +141,60 @@ impl Backbone for Transformer {
                 pass.shadow = Some(verified);
                 shadow += shadowed.block.len();
             }
-            pass.computed_rows = fresh.len();
+            pass.computed_rows = placed.fresh.len();
             passes.push(pass);
             start += need.len();
         }
         Ok(passes)
     }
 
-    fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {
-        // Large enough for a full GEMM, small beside the weights.
-        let chunk = (memory::LOGIT_CHUNK / self.spec.vocab).max(16);
-        for (index, part) in rows.data.chunks(chunk * rows.width.max(1)).enumerate() {
-            let hidden = Tensor::from_slice(part, (part.len() / rows.width, rows.width), &self.device)?;
-            let mut logits = to_rows(&self.head(&hidden)?)?;
-            visit(index * chunk, &mut logits.data);
+    fn run(
+        &self,
+        mut x: Tensor,
+        packed: &Packed,
+        wanted: Option<&Wanted>,
+        keys: &mut dyn Keys,
+        watch: &mut dyn Watch,
+    ) -> Result<Tensor> {
+        let last = self.blocks.len() - 1;
+        for layer in 0..self.blocks.len() {
+            let wanted = wanted.filter(|_| layer == last);
+            x = self.block(layer, &x, packed, wanted, keys, watch)?;
         }
-        Ok(())
+        Ok(x)
     }
 
-    fn rows_per_thread(&self) -> Option<usize> {
-        let Spec { hidden, ffn, .. } = self.spec;
-        let layer = hidden * (2 * self.spec.q_width() + 2 * self.spec.kv_width() + 3 * ffn);
-        (self.device.is_cpu() && layer <= memory::SMALL_LAYER).then_some(memory::SMALL_ROWS)
+    fn block(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        packed: &Packed,
+        wanted: Option<&Wanted>,
+        keys: &mut dyn Keys,
+        watch: &mut dyn Watch,
+    ) -> Result<Tensor> {
+        let Spec { heads, kv_heads, head_dim, .. } = self.spec;
+        let block = &self.blocks[layer];
+        let normed = block.attn_norm.forward(x)?;
+        let (k, v) = block.projections.keys_and_values(&normed, &packed.positions)?;
+        // In the last layer only the wanted rows need queries and a feed-forward half.
+        let (x, normed, positions, segments) = match wanted {
+            None => (x.clone(), normed, &packed.positions, &packed.segments),
+            Some(wanted) => {
+                let rows = Tensor::new(wanted.rows.as_slice(), x.device())?;
+                let (x, normed) = (x.index_select(&rows, 0)?, normed.index_select(&rows, 0)?);
+                (x, normed, &wanted.positions, &wanted.segments)
+            }
+        };
+        let q = block.projections.queries(&normed, positions)?;
+        let attention = Attention { heads, kv_heads, head_dim };
+        let attended =
+            keys.attend(layer, &attention, &Asked { q, k, v, segments, shadows: &packed.shadows })?;
+        let x = residual(&x, &block.projections.output(&attended)?)?;
+        let ffn = block.feed_forward(&x, layer, watch)?;
+        Ok(residual(&x, &ffn)?)
     }
 
-    fn fingerprint(&self) -> String {
-        self.fingerprint.clone()
-    }
-
-    fn answers_to(&self, fingerprint: &str) -> bool {
-        self.fingerprint == fingerprint || self.provenance.aliases.iter().any(|alias| alias == fingerprint)
-    }
-
-    fn precision(&self) -> String {
-        self.provenance.precision.clone().unwrap_or_else(|| AS_STORED.to_owned())
-    }
-}
-
-impl Transformer {
     /// Rows of the canvas that somebody wants, ascending.
     fn needed_rows(&self, query: &Query<'_>) -> Vec<usize> {
         let mut rows: Vec<usize> = query.predict.iter().map(|&p| self.spec.predicting_row(p)).collect();
@@ -454,58 +225,51 @@ impl Transformer {
     }
 }
 
-/// Packs the fresh rows of every canvas, then the shadows of all; returns each canvas's range among them.
-fn pack(spec: &Spec, batch: &[Query<'_>]) -> (Packed, Vec<Range<usize>>) {
-    let (mut tokens, mut positions, mut segments, mut fresh) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut keys = 0;
-    for query in batch {
-        let start = tokens.len();
-        match &query.cache {
-            None => {
-                tokens.extend_from_slice(query.tokens);
-                positions.extend(0..query.tokens.len() as u32);
-            }
-            Some(reuse) => {
-                tokens.extend(reuse.rows.iter().map(|&r| query.tokens[r]));
-                positions.extend(reuse.rows.iter().map(|&r| r as u32));
-            }
-        }
-        let q = start..tokens.len();
-        segments.push(Segment { q: q.clone(), k: keys..keys + query.tokens.len(), causal_offset: None });
-        keys += query.tokens.len();
-        fresh.push(q);
-    }
-    let mut shadows = Vec::new();
-    for (query, segment) in batch.iter().zip(&segments) {
-        let Some(shadow) = &query.shadow else { continue };
-        let own = keys + shadows.len()..keys + shadows.len() + shadow.block.len();
-        for position in shadow.block.clone() {
-            tokens.push(spec.ids.mask);
-            positions.push(spec.predicting_row(position) as u32);
-            let canvas = segment.k.clone();
-            shadows.push(ShadowKeys { hidden: canvas.start + position, canvas, shadows: own.clone() });
-        }
-    }
-    let (positions, segments, shadows) = (positions.into(), segments.into(), shadows.into());
-    (Packed { tokens, positions, segments, shadows }, fresh)
+/// One layer's queries, its fresh keys and values, and who sees whom.
+struct Asked<'a> {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    segments: &'a Arc<[Segment]>,
+    /// What the last queries see, which are shadows.
+    shadows: &'a [ShadowKeys],
 }
 
-/// Needed rows as indices into the packed fresh rows.
-fn packed_rows(batch: &[Query<'_>], fresh: &[Range<usize>], needs: &[Vec<usize>]) -> Result<Vec<u32>> {
-    let mut rows = Vec::new();
-    for ((query, fresh), need) in batch.iter().zip(fresh).zip(needs) {
-        for &row in need {
-            let local = match &query.cache {
-                None => row,
-                Some(reuse) => reuse.rows.binary_search(&row).map_err(|_| {
-                    Error::Query(format!("row {row} is wanted but is not among the rows to recompute"))
-                })?,
-            };
-            rows.push((fresh.start + local) as u32);
-        }
+impl Backbone for Transformer {
+    fn spec(&self) -> &Spec {
+        &self.spec
     }
-    Ok(rows)
+
+    fn forward(&self, batch: &mut [Query<'_>]) -> Result<Vec<Pass>> {
+        self.forward_watched(batch, &mut ())
+    }
+
+    fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {
+        // Large enough for a full GEMM, small beside the weights.
+        let chunk = (memory::LOGIT_CHUNK / self.spec.vocab).max(16);
+        for (index, part) in rows.data.chunks(chunk * rows.width.max(1)).enumerate() {
+            let hidden = Tensor::from_slice(part, (part.len() / rows.width, rows.width), &self.device)?;
+            let mut logits = to_rows(&self.head(&hidden)?)?;
+            visit(index * chunk, &mut logits.data);
+        }
+        Ok(())
+    }
+
+    fn rows_per_thread(&self) -> Option<usize> {
+        self.small.then_some(memory::SMALL_ROWS)
+    }
+
+    fn fingerprint(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    fn answers_to(&self, fingerprint: &str) -> bool {
+        self.fingerprint == fingerprint || self.provenance.aliases.iter().any(|alias| alias == fingerprint)
+    }
+
+    fn precision(&self) -> String {
+        self.provenance.precision.clone().unwrap_or_else(|| AS_STORED.to_owned())
+    }
 }
 
 fn to_rows(tensor: &Tensor) -> Result<Rows> {

@@ -45,7 +45,7 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
 #[test]
 fn single_precision_comes_back_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["dream-toy", "llada-toy"] {
+    for name in ["dream-toy", "llada-toy", "llada2-toy", "lladamoe-toy", "sdar-toy"] {
         let path = folder.path().join(format!("{name}.gguf"));
         let spec = convert(name, Kind::F32, &path);
         let (from, back) = (load(&fixture(name), None), load(&path, None));
@@ -58,7 +58,7 @@ fn single_precision_comes_back_bit_for_bit() {
 #[test]
 fn every_format_is_close_and_finer_is_closer() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["dream-toy", "llada-toy"] {
+    for name in ["dream-toy", "llada-toy", "sdar-toy"] {
         let exact = logits(&load(&fixture(name), None));
         // Widths of the toys are no multiples of 256, so K-quants have a model of their own below.
         for (kind, most) in [(Kind::F16, 2e-3), (Kind::Bf16, 2e-2), (Kind::Q8_0, 0.1), (Kind::Q4_0, 0.8)] {
@@ -72,6 +72,44 @@ fn every_format_is_close_and_finer_is_closer() {
             assert!(kernels < 0.1, "{name} {kind:?}: {kernels}");
         }
     }
+}
+
+#[test]
+fn experts_share_a_tensor_and_run_in_bytes_and_nibbles() {
+    let mut config = demask_model::shapes::find("llada2-mini").unwrap().config();
+    for (field, value) in [
+        ("vocab_size", 300),
+        ("hidden_size", 64),
+        ("intermediate_size", 96),
+        ("num_hidden_layers", 3),
+        ("num_attention_heads", 4),
+        ("num_key_value_heads", 2),
+        ("head_dim", 32),
+        ("rotary_dim", 16),
+        ("num_experts", 16),
+        ("n_group", 4),
+        ("topk_group", 2),
+        ("num_experts_per_tok", 4),
+        ("moe_intermediate_size", 32),
+        ("mask_token_id", 299),
+        ("pad_token_id", 298),
+    ] {
+        config[field] = json!(value);
+    }
+    let spec = Spec::from_json(&config.to_string(), Path::new("config.json")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let made = |kind| {
+        let path = folder.path().join("moe.gguf");
+        let mut values = |name: &str, shape: &[usize]| Ok(demask_model::synthetic::values(name, shape));
+        write(&path, &spec, kind, &Vocabulary::default(), &mut values).unwrap();
+        let model = load(&path, None);
+        assert_eq!(model.spec(), &spec);
+        logits(&model)
+    };
+    let exact = made(Kind::F32);
+    let (bytes, nibbles) = (distance(&exact, &made(Kind::Q8_0)), distance(&exact, &made(Kind::Q4_0)));
+    assert!(bytes > 0.0 && bytes < 0.2, "{bytes}");
+    assert!(nibbles > bytes && nibbles < 1.2, "{nibbles}");
 }
 
 #[test]

@@ -57,8 +57,20 @@ fn both_families_stay_close_to_single_precision() {
 }
 
 #[test]
+fn experts_and_blocks_stay_close_too() {
+    for name in ["llada2-toy", "lladamoe-toy", "sdar-toy"] {
+        let exact = load(&fixture(name), None);
+        let (exact, vocab) = (logits(&exact), exact.spec().vocab);
+        let fine = logits(&load(&fixture(name), Some(Precision::Int8 { group: 32 })));
+        // A rounded activation may choose another expert, which is a step and not a rounding.
+        let fine = mean_tv(&exact, &fine, vocab);
+        assert!(fine > 0.0 && fine < 0.12, "{name}: groups of 32 are {fine} away");
+    }
+}
+
+#[test]
 fn a_quantised_folder_equals_quantising_at_load() {
-    for name in ["dream-toy", "llada-toy"] {
+    for name in ["dream-toy", "llada-toy", "llada2-toy", "lladamoe-toy", "sdar-toy"] {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("int8");
         let mut told = 0;

@@ -1,6 +1,7 @@
-//! Rotary position embedding, half-split (NeoX) pairing: dimension `j` turns with dimension `j + dim/2`.
+//! Rotary position embedding, half-split (NeoX) pairing: dimension `j` turns with dimension `j + rotary/2`, where the
+//! first `rotary` dimensions of a head turn (all of them, or fewer) and the rest stays.
 //!
-//! Angles are computed in `f64`, so that a far position keeps its phase, and kept in a table per `(theta, head_dim)`.
+//! Angles are computed in `f64`, so that a far position keeps its phase, and kept in a table per `(theta, rotary)`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,21 +11,43 @@ use crate::arch::{Op, Simd};
 use crate::dispatch::Level;
 use crate::parallel::{least_run, rows_per_task};
 
-/// Rotates `x` (`[rows, heads * head_dim]`) in place by its rows' positions; `inverse` rotates back, which is also the
-/// gradient.
+/// Heads of a row, and how much of each turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotaryHeads {
+    /// Heads of a row.
+    pub count: usize,
+    /// Width of one.
+    pub dim: usize,
+    /// Leading dimensions of one that turn.
+    pub rotary: usize,
+}
+
+/// [`rope_heads`] where all of a head turns.
 ///
 /// # Panics
 /// If `x` is not `[positions.len(), heads * head_dim]` or `head_dim` is odd.
 pub fn rope(x: &mut [f32], positions: &[u32], heads: usize, head_dim: usize, theta: f32, inverse: bool) {
-    let width = heads * head_dim;
+    let heads = RotaryHeads { count: heads, dim: head_dim, rotary: head_dim };
+    rope_heads(x, positions, heads, theta, inverse);
+}
+
+/// Rotates `x` (`[rows, heads.count * heads.dim]`) in place by its rows' positions; `inverse` rotates back, which is
+/// also the gradient.
+///
+/// # Panics
+/// If `x` is not `[positions.len(), heads.count * heads.dim]`, or what turns is odd or wider than a head.
+pub fn rope_heads(x: &mut [f32], positions: &[u32], heads: RotaryHeads, theta: f32, inverse: bool) {
+    let RotaryHeads { count, dim, rotary } = heads;
+    let width = count * dim;
     assert_eq!(x.len(), positions.len() * width, "rope: x must be [positions, heads * head_dim]");
-    assert!(head_dim.is_multiple_of(2), "rope: head_dim ({head_dim}) must be even");
+    assert!(rotary.is_multiple_of(2), "rope: the dimensions that turn ({rotary}) must be even");
+    assert!(rotary <= dim, "rope: {rotary} dimensions cannot turn in a head of {dim}");
     let Some(&last) = positions.iter().max() else { return };
-    if x.is_empty() {
+    if x.is_empty() || rotary == 0 {
         return;
     }
     let level = Level::active();
-    let turns = Turns::up_to(last as usize, theta, head_dim);
+    let turns = Turns::up_to(last as usize, theta, rotary);
     let rows = rows_per_task(width);
     let tasks = x.par_chunks_mut(rows * width).zip(positions.par_chunks(rows));
     tasks.with_min_len(least_run()).for_each(|(x, positions)| {
@@ -33,11 +56,11 @@ pub fn rope(x: &mut [f32], positions: &[u32], heads: usize, head_dim: usize, the
             let turn = match turns.at(position as usize) {
                 Some(turn) => turn,
                 None => {
-                    far = turn(position as usize, theta, head_dim);
+                    far = turn(position as usize, theta, rotary);
                     &far
                 }
             };
-            level.run(Rotate { row, turn, inverse });
+            level.run(Rotate { row, dim, turn, inverse });
         }
     });
 }
@@ -90,6 +113,8 @@ impl Turns {
 /// One row, all its heads.
 struct Rotate<'a> {
     row: &'a mut [f32],
+    /// Width of a head, at least that of the turn.
+    dim: usize,
     turn: &'a [f32],
     inverse: bool,
 }
@@ -103,7 +128,8 @@ impl Op for Rotate<'_> {
         let (cos, sin) = self.turn.split_at(half);
         let sign = if self.inverse { -1.0 } else { 1.0 };
         let whole = half / S::LANES * S::LANES;
-        for head in self.row.chunks_exact_mut(2 * half) {
+        for head in self.row.chunks_exact_mut(self.dim) {
+            let head = &mut head[..2 * half];
             let (low, high) = head.split_at_mut(half);
             for j in (0..whole).step_by(S::LANES) {
                 let (cos, sin) = (simd.read(&cos[j..]), simd.mul(simd.splat(sign), simd.read(&sin[j..])));

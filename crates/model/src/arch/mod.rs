@@ -1,81 +1,112 @@
-//! Architectures as data: each file maps one family's `config.json` fields to a [`Spec`] and its
-//! tensor names to [`Names`]. The Transformer itself is written once, in `transformer.rs`.
+//! Families as data: each file maps one family's `config.json` fields to a [`Spec`] and names its tensors. The layers
+//! themselves are written once, in `layer`, and put together in `transformer.rs`.
 
-use crate::config::{Fields, Spec};
-use crate::error::Result;
+use crate::config::{Fields, Origin, Shift, Spec, Visibility};
+use crate::error::{Error, Result};
+use crate::layer::{Block, Embedding, Names, Parameter, Place, role};
 
+mod a2d;
 mod dream;
+mod fast_dllm;
+mod hub;
 mod llada;
+mod llada2;
+mod llada_moe;
+mod refuse;
+mod rnd1;
+mod sdar;
 
-/// Tensor names of one family. `layer` names are relative to `layer_prefix` with `{}` replaced
-/// by the layer's number; a name without its suffix `.weight`/`.bias`.
-#[derive(Debug, Clone, Copy)]
-pub struct Names {
-    /// Token embedding.
-    pub embed: &'static str,
-    /// Final normalisation.
-    pub norm: &'static str,
-    /// Output head (absent when tied).
-    pub head: &'static str,
-    /// Prefix of a block's tensors.
-    pub layer_prefix: &'static str,
-    /// Normalisation before attention.
-    pub attn_norm: &'static str,
-    /// Query projection.
-    pub q: &'static str,
-    /// Key projection.
-    pub k: &'static str,
-    /// Value projection.
-    pub v: &'static str,
-    /// Attention output projection.
-    pub o: &'static str,
-    /// Normalisation before the MLP.
-    pub ffn_norm: &'static str,
-    /// Gate projection of the MLP.
-    pub gate: &'static str,
-    /// Up projection of the MLP.
-    pub up: &'static str,
-    /// Down projection of the MLP.
-    pub down: &'static str,
-}
-
-impl Names {
-    /// Full name of a block's tensor, without its suffix.
-    pub fn in_layer(&self, layer: usize, name: &str) -> String {
-        format!("{}{name}", self.layer_prefix.replace("{}", &layer.to_string()))
-    }
-}
+pub(crate) use refuse::OWN_QUANTISATION;
 
 /// One family of checkpoints.
 pub struct Architecture {
-    /// Short name, also `Spec::architecture`.
+    /// Short name, also `Spec::architecture` and GGUF's `general.architecture`.
     pub name: &'static str,
-    /// Values of `model_type` or `architectures[0]` that choose it.
+    /// Values of `architectures[0]` that choose it.
+    classes: &'static [&'static str],
+    /// Values of `model_type` that choose it, where `architectures` does not.
     model_types: &'static [&'static str],
     /// Tensor names.
     pub names: Names,
+    /// What its files do not say.
+    pub facts: Facts,
     spec: fn(&Fields<'_>) -> Result<Spec>,
+}
+
+/// What every model of a family has in common and no file says.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// Which row predicts a position.
+    pub shift: Shift,
+    /// Who sees whom.
+    pub attention: Visibility,
+    /// The usual block length of block-causal attention.
+    pub block: Option<usize>,
+    /// Where blocks are counted from.
+    pub origin: Origin,
+    /// Query and key heads are normalised.
+    pub qk_norm: bool,
+    /// Queries, keys and values are one tensor.
+    pub fused_qkv: bool,
+    /// Queries, keys and values have biases.
+    pub qkv_bias: bool,
+    /// The mask, where no file names it.
+    pub mask: Option<u32>,
+    /// Its GGUF files store the rows of queries and keys for a rotation of neighbouring pairs.
+    pub gguf_pairs: bool,
+}
+
+impl Facts {
+    /// Full attention, no shift, three plain projections.
+    const PLAIN: Self = Self {
+        shift: Shift::None,
+        attention: Visibility::Full,
+        block: None,
+        origin: Origin::Response,
+        qk_norm: false,
+        fused_qkv: false,
+        qkv_bias: false,
+        mask: None,
+        gguf_pairs: false,
+    };
 }
 
 impl Architecture {
     /// The `Spec` that a `config.json` of this family describes.
     pub fn spec(&self, fields: &Fields<'_>) -> Result<Spec> {
+        refuse::common(fields)?;
         (self.spec)(fields)
     }
 }
 
-const ALL: &[Architecture] = &[dream::ARCHITECTURE, llada::ARCHITECTURE];
+const ALL: &[Architecture] = &[
+    dream::DREAM,
+    llada::LLADA,
+    llada_moe::LLADA_MOE,
+    llada2::LLADA2,
+    sdar::SDAR,
+    sdar::SDAR_MOE,
+    a2d::QWEN3,
+    a2d::QWEN2,
+    a2d::LLAMA,
+    fast_dllm::FAST_DLLM,
+    rnd1::RND1,
+];
 
-/// Chooses the family by `model_type`, else by the first entry of `architectures`.
+/// Chooses the family by the first entry of `architectures`, else by `model_type`: LLaDA-MoE has the `model_type` of
+/// LLaDA-8B.
 pub fn by_config(fields: &Fields<'_>) -> Result<&'static Architecture> {
-    let model_type = fields.text("model_type").or_else(|| fields.first_text("architectures"));
-    let model_type = model_type.ok_or_else(|| fields.bad("model_type", "is missing".into()))?;
-    ALL.iter().find(|a| a.model_types.contains(&model_type)).ok_or_else(|| {
-        let known: Vec<_> = ALL.iter().flat_map(|a| a.model_types).copied().collect();
-        fields.bad(
-            "model_type",
-            format!("{model_type:?} is not one this engine runs (known: {})", known.join(", ")),
-        )
+    let (class, model_type) = (fields.first_text("architectures"), fields.text("model_type"));
+    let by_class = class.and_then(|class| ALL.iter().find(|a| a.classes.contains(&class)));
+    let by_type =
+        || model_type.and_then(|model_type| ALL.iter().find(|a| a.model_types.contains(&model_type)));
+    by_class.or_else(by_type).ok_or_else(|| {
+        let Some(named) = model_type.or(class) else {
+            return fields.bad("model_type", "is missing".into());
+        };
+        let known: Vec<_> = ALL.iter().filter_map(|a| a.model_types.first()).copied().collect();
+        fields
+            .bad("model_type", format!("{named:?} is not one this engine runs (known: {})", known.join(", ")))
     })
 }
 
@@ -84,31 +115,33 @@ pub fn by_name(name: &str) -> Option<&'static Architecture> {
     ALL.iter().find(|a| a.name == name)
 }
 
-/// Every tensor a checkpoint of this `Spec` must hold, with its shape.
-pub fn tensors(spec: &Spec, names: &Names) -> Vec<(String, Vec<usize>)> {
-    let (d, q, kv, ffn) = (spec.hidden, spec.q_width(), spec.kv_width(), spec.ffn);
-    let mut all = vec![(format!("{}.weight", names.embed), vec![spec.vocab, d])];
+/// The names of all families.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|a| a.name)
+}
+
+/// The family of a `Spec`, which must be one of a checkpoint.
+pub fn of(spec: &Spec) -> Result<&'static Architecture> {
+    by_name(spec.architecture)
+        .ok_or_else(|| Error::Query(format!("{} is not a family of checkpoints", spec.architecture)))
+}
+
+/// Every parameter of a model, in the order of its checkpoint, as the layers tell them.
+pub fn parameters(spec: &Spec) -> Result<Vec<Parameter>> {
+    let names = of(spec)?.names;
+    let outside = Place { names, layer: None };
+    let mut all = vec![Embedding::parameter(spec, &outside)?];
     for layer in 0..spec.layers {
-        let mut push = |name: &str, shape: &[usize], bias: bool| {
-            let full = names.in_layer(layer, name);
-            all.push((format!("{full}.weight"), shape.to_vec()));
-            if bias {
-                all.push((format!("{full}.bias"), vec![shape[0]]));
-            }
-        };
-        push(names.attn_norm, &[d], false);
-        push(names.q, &[q, d], spec.qkv_bias);
-        push(names.k, &[kv, d], spec.qkv_bias);
-        push(names.v, &[kv, d], spec.qkv_bias);
-        push(names.o, &[d, q], false);
-        push(names.ffn_norm, &[d], false);
-        push(names.gate, &[ffn, d], false);
-        push(names.up, &[ffn, d], false);
-        push(names.down, &[d, ffn], false);
+        all.extend(Block::parameters(spec, layer, &Place { names, layer: Some(layer) })?);
     }
-    all.push((format!("{}.weight", names.norm), vec![d]));
+    all.push(outside.scale(role::NORM, spec.hidden)?);
     if !spec.tied {
-        all.push((format!("{}.weight", names.head), vec![spec.vocab, d]));
+        all.push(Embedding::head(spec, &outside)?);
     }
-    all
+    Ok(all)
+}
+
+/// Every tensor a checkpoint of this `Spec` must hold, with its shape.
+pub fn tensors(spec: &Spec) -> Result<Vec<(String, Vec<usize>)>> {
+    Ok(parameters(spec)?.iter().flat_map(Parameter::tensors).collect())
 }

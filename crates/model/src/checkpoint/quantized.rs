@@ -5,6 +5,7 @@
 //! [`Quantized::weights`] cannot fail, and a mapped matrix is never copied.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use demask_kernels::{QuantizeError, QuantizedWeights, Weights};
 use rayon::prelude::*;
@@ -14,6 +15,8 @@ use crate::error::{Error, Result};
 
 /// Depths of a group unless another is named: measured in `docs/numerics.md`.
 pub const GROUP: usize = 128;
+/// Rows that are packed together.
+const PANEL: usize = 16;
 /// Key of the files' metadata that names the group.
 pub const GROUP_KEY: &str = "demask_int8_group";
 
@@ -32,7 +35,7 @@ pub fn stored_shapes(shape: [usize; 2], group: usize) -> std::result::Result<[Ve
     let [n, k] = shape;
     let (packed, scales) =
         (QuantizedWeights::packed_len(n, k, group)?, QuantizedWeights::scales_len(n, k, group)?);
-    let panels = n.div_ceil(16).max(1);
+    let panels = n.div_ceil(PANEL).max(1);
     Ok([vec![panels, packed / (panels * 64), 16, 4], vec![panels, scales / (panels * 16), 16]])
 }
 
@@ -85,6 +88,24 @@ impl Quantized {
         }
         let [n, k] = shape;
         Ok(Self { n, k, group, packed, scales })
+    }
+
+    /// Some rows as a matrix of their own, sharing the storage; `None` if they do not begin and end with whole packed panels.
+    pub fn rows(&self, rows: Range<usize>) -> Option<Self> {
+        let ends = rows.end.is_multiple_of(PANEL) || rows.end == self.n;
+        if !rows.start.is_multiple_of(PANEL) || !ends || rows.is_empty() || rows.end > self.n {
+            return None;
+        }
+        let panels = self.n.div_ceil(PANEL);
+        let part = rows.start / PANEL..rows.end.div_ceil(PANEL);
+        let bytes = self.packed.len() / panels;
+        let scales = self.scales.shape()[0] / panels;
+        Some(Self {
+            n: rows.len(),
+            packed: self.packed.slice(part.start * bytes..part.end * bytes),
+            scales: self.scales.rows(part.start * scales..part.end * scales),
+            ..*self
+        })
     }
 
     /// The matrix as the kernels take it.

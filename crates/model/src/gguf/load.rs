@@ -1,21 +1,20 @@
 //! The tensors of a GGUF file as the parameters of a Transformer.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{Device, Tensor};
 use demask_kernels::QuantizedWeights;
 use rayon::prelude::*;
 
-use super::{Gguf, names, row_in_file};
+use super::{Gguf, row_in_file};
 use crate::checkpoint::digest::digest;
-use crate::checkpoint::{Dtype, Mapped, Quantized};
+use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized};
 use crate::config::Spec;
 use crate::error::{Error, Result};
-use crate::layer::{Embedding, Linear};
+use crate::layer::{Embedding, Linear, Parameter, Parameters, Use};
 use crate::load::{LoadOptions, ORIGIN, Precision, Weight, about, linear_of, old_fingerprint, on_device};
-use crate::transformer::{Parameters, Transformer};
+use crate::transformer::Transformer;
 
 /// Depths of a group of the file's block formats, kept where weights are quantised again.
 const BLOCK: usize = 32;
@@ -23,9 +22,8 @@ const BLOCK: usize = 32;
 /// Loads the model of a file.
 pub(crate) fn transformer(gguf: &Gguf, options: &LoadOptions) -> Result<Transformer> {
     let spec = gguf.spec()?;
-    let names: HashMap<String, String> = names(&spec)?.into_iter().collect();
-    let mut from = FromGguf { gguf, options, spec: spec.clone(), names };
-    let norm = from.floats("output_norm.weight", &[spec.hidden])?;
+    let mut from = FromGguf { gguf, options, spec: spec.clone() };
+    let norm = from.floats("output_norm.weight", &[spec.hidden], None)?;
     let mut aliases = vec![old_fingerprint(&spec, &norm.to_f32())];
     aliases.extend(gguf.text(ORIGIN).map(str::to_owned));
     let provenance = options.provenance(vec![gguf.bytes.clone()], aliases);
@@ -37,22 +35,29 @@ struct FromGguf<'a> {
     gguf: &'a Gguf,
     options: &'a LoadOptions,
     spec: Spec,
-    names: HashMap<String, String>,
 }
 
 impl FromGguf<'_> {
-    fn name(&self, ours: &str) -> Result<&str> {
-        let name = self.names.get(ours).map(String::as_str);
-        name.ok_or_else(|| self.gguf.bad(format!("nothing in it stands for `{ours}`")))
-    }
-
     fn wanted(&self) -> Option<Dtype> {
         self.options.dtype.and_then(Precision::float)
     }
 
+    /// A tensor's format and bytes; of experts, which share one, the part of this one.
+    fn bytes(
+        &self,
+        name: &str,
+        shape: &[usize],
+        expert: Option<(usize, usize)>,
+    ) -> Result<(GgmlDType, Bytes)> {
+        let Some((index, count)) = expert else { return self.gguf.tensor(name, shape) };
+        let (dtype, all) = self.gguf.tensor(name, &[&[count], shape].concat())?;
+        let size = all.len() / count;
+        Ok((dtype, all.slice(index * size..(index + 1) * size)))
+    }
+
     /// A tensor in floating point: mapped where the file has it so, otherwise unpacked.
-    fn floats(&self, name: &str, shape: &[usize]) -> Result<Mapped> {
-        let (dtype, bytes) = self.gguf.tensor(name, shape)?;
+    fn floats(&self, name: &str, shape: &[usize], expert: Option<(usize, usize)>) -> Result<Mapped> {
+        let (dtype, bytes) = self.bytes(name, shape, expert)?;
         let stored = match dtype {
             GgmlDType::F32 => Some(Dtype::F32),
             GgmlDType::F16 => Some(Dtype::F16),
@@ -68,10 +73,9 @@ impl FromGguf<'_> {
     }
 
     /// The same with the rows in our order.
-    fn ordered(&self, name: &str, shape: &[usize]) -> Result<Mapped> {
-        let tensor = self.floats(name, shape)?;
-        let base = name.rsplit_once('.').map_or(name, |(base, _)| base);
-        let row = |row| row_in_file(&self.spec, base, row);
+    fn ordered(&self, which: &Parameter, name: &str, shape: &[usize]) -> Result<Mapped> {
+        let tensor = self.floats(name, shape, which.expert)?;
+        let row = |row| row_in_file(&self.spec, which.role, row);
         if (0..shape[0]).all(|r| row(r) == r) {
             return Ok(tensor);
         }
@@ -84,20 +88,19 @@ impl FromGguf<'_> {
     }
 
     /// Blocks of 32 bytes or nibbles with one scale each are what the int8 kernels take: no number changes.
-    fn blocks(&self, name: &str, shape: [usize; 2]) -> Result<Option<Quantized>> {
-        let full = format!("{name}.weight");
-        let (dtype, bytes) = self.gguf.tensor(&full, &shape)?;
+    fn blocks(&self, which: &Parameter) -> Result<Option<Quantized>> {
+        let (dtype, bytes) = self.bytes(&which.gguf_tensor(), &which.shape, which.expert)?;
         type Unpack = fn(&[u8], &mut [i8]);
         let (size, unpack) = match dtype {
             GgmlDType::Q8_0 => (34, bytes_of as Unpack),
             GgmlDType::Q4_0 => (18, nibbles_of as Unpack),
             _ => return Ok(None),
         };
-        let [n, k] = shape;
+        let [n, k] = which.matrix();
         let (mut q, mut scales) = (vec![0_i8; n * k], vec![0.0_f32; n * k / BLOCK]);
         q.par_chunks_mut(k).zip(scales.par_chunks_mut(k / BLOCK)).enumerate().for_each(
             |(row, (q, scales))| {
-                let from = row_in_file(&self.spec, name, row) * (k / BLOCK) * size;
+                let from = row_in_file(&self.spec, which.role, row) * (k / BLOCK) * size;
                 let blocks = bytes[from..from + k / BLOCK * size].chunks_exact(size);
                 for ((block, q), scale) in blocks.zip(q.chunks_exact_mut(BLOCK)).zip(scales) {
                     *scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
@@ -110,19 +113,22 @@ impl FromGguf<'_> {
         Ok(Some(Quantized::own(weights.map_err(|e| Error::Query(e.to_string()))?)))
     }
 
-    fn weight(&self, name: &str, shape: [usize; 2]) -> Result<Weight> {
-        let full = format!("{name}.weight");
-        let (stored, _) = self.gguf.tensor(&full, &shape)?;
+    fn weight(&self, which: &Parameter) -> Result<Weight> {
+        let name = which.gguf_tensor();
+        if which.kind == Use::Exact {
+            return Ok(Weight::Numbers(self.ordered(which, &name, &which.shape)?));
+        }
+        let (stored, _) = self.bytes(&name, &which.shape, which.expert)?;
         let is_float = matches!(stored, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16);
         let on_cpu = self.options.device.is_cpu();
         let wanted = self.wanted().or((!on_cpu).then_some(Dtype::Bf16).filter(|_| !is_float));
         if let Some(dtype) = wanted {
-            return Ok(Weight::Numbers(self.ordered(&full, &shape)?.to_dtype(dtype)));
+            return Ok(Weight::Numbers(self.ordered(which, &name, &which.shape)?.to_dtype(dtype)));
         }
-        if let Some(weight) = self.blocks(name, shape)? {
+        if let Some(weight) = self.blocks(which)? {
             return Ok(Weight::Bytes(weight));
         }
-        let weight = self.ordered(&full, &shape)?;
+        let weight = self.ordered(which, &name, &which.shape)?;
         Ok(match self.options.dtype {
             Some(Precision::Int8 { group }) => Weight::Bytes(Quantized::quantize(&weight, group)?),
             _ if is_float => Weight::Numbers(weight),
@@ -132,10 +138,10 @@ impl FromGguf<'_> {
 }
 
 impl Parameters for FromGguf<'_> {
-    fn embedding(&mut self, name: &str, shape: [usize; 2]) -> Result<Embedding> {
-        let name = format!("{}.weight", self.name(name)?);
-        let (stored, _) = self.gguf.tensor(&name, &shape)?;
-        let mut table = self.floats(&name, &shape)?;
+    fn embedding(&mut self, which: &Parameter) -> Result<Embedding> {
+        let name = which.gguf_tensor();
+        let (stored, _) = self.gguf.tensor(&name, &which.shape)?;
+        let mut table = self.floats(&name, &which.shape, None)?;
         if let Some(dtype) = self.wanted() {
             table = table.to_dtype(dtype);
         } else if !matches!(stored, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) {
@@ -149,16 +155,16 @@ impl Parameters for FromGguf<'_> {
         })
     }
 
-    fn linear(&mut self, name: &str, shape: [usize; 2], bias: bool) -> Result<Linear> {
-        let name = self.name(name)?;
-        let bias = bias.then(|| self.ordered(&format!("{name}.bias"), &shape[..1])).transpose()?;
-        linear_of(self.weight(name, shape)?, bias, &self.options.device)
+    fn linear(&mut self, which: &Parameter) -> Result<Linear> {
+        let bias = which.bias().map(|_| format!("{}.bias", which.gguf()));
+        let bias = bias.map(|bias| self.ordered(which, &bias, &which.shape[..1])).transpose()?;
+        linear_of(self.weight(which)?, bias, &self.options.device)
     }
 
-    fn vector(&mut self, name: &str, len: usize) -> Result<Tensor> {
-        let values = self.floats(&format!("{}.weight", self.name(name)?), &[len])?;
+    fn vector(&mut self, which: &Parameter) -> Result<Tensor> {
+        let values = self.floats(&which.gguf_tensor(), &which.shape, None)?;
         if self.options.device.is_cpu() {
-            return Ok(Tensor::from_vec(values.to_f32(), len, &self.options.device)?);
+            return Ok(Tensor::from_vec(values.to_f32(), which.shape[0], &self.options.device)?);
         }
         on_device(&self.wanted().map_or(values.clone(), |dtype| values.to_dtype(dtype)), &self.options.device)
     }

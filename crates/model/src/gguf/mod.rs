@@ -6,6 +6,7 @@
 
 mod load;
 mod scan;
+mod spec;
 mod text;
 mod write;
 
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{self, TensorInfo, Value};
-use serde_json::{Map, json};
+use serde_json::Map;
 
 use crate::arch;
 use crate::checkpoint::digest::Content;
@@ -22,6 +23,7 @@ use crate::checkpoint::{Bytes, bytes_of};
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::guard::caught;
+use crate::layer::{Role, role};
 
 pub(crate) use load::transformer;
 pub(crate) use text::{settings, tokenizer_json};
@@ -53,53 +55,6 @@ impl Gguf {
         let content = caught(|| gguf_file::Content::read(&mut Cursor::new(&*bytes))).map_err(bad)?;
         let content = content.map_err(|cause| bad(first_line(&cause.to_string())))?;
         Ok(Self { path: path.to_path_buf(), content, bytes })
-    }
-
-    /// The shape its metadata describe, through the same checks as a `config.json`.
-    pub fn spec(&self) -> Result<Spec> {
-        let arch = self.text("general.architecture").unwrap_or("none");
-        let key = |name: &str| format!("{arch}.{name}");
-        let size = |name: &str| self.number(&key(name)).map(|n| n as u64);
-        let id = |name: &str| self.number(&format!("tokenizer.ggml.{name}_token_id")).map(|n| n as u64);
-        let table = self.content.tensor_infos.get("token_embd.weight");
-        let rows = table.and_then(|t| t.shape.dims().first()).map(|&rows| rows as u64);
-        let vocab = rows.or_else(|| size("vocab_size"));
-        let tied = !self.content.tensor_infos.contains_key("output.weight");
-        let bias = self.content.tensor_infos.contains_key("blk.0.attn_q.bias");
-        let mask = id("mask").or_else(|| self.token_id(&["<|mask|>", "<|mdm_mask|>"]));
-        let theta = self.number(&key("rope.freq_base"));
-        let eps = self.number(&key("attention.layer_norm_rms_epsilon"));
-        let config = match arch {
-            "dream" => json!({
-                "model_type": "Dream", "vocab_size": vocab, "hidden_size": size("embedding_length"),
-                "num_hidden_layers": size("block_count"), "num_attention_heads": size("attention.head_count"),
-                "num_key_value_heads": size("attention.head_count_kv"), "head_dim": size("attention.key_length"),
-                "intermediate_size": size("feed_forward_length"), "rms_norm_eps": eps, "rope_theta": theta,
-                "max_position_embeddings": size("context_length"), "tie_word_embeddings": tied,
-                "attention_bias": bias, "mask_token_id": mask, "eos_token_id": id("eos"),
-                "pad_token_id": id("padding"), "bos_token_id": id("bos"),
-            }),
-            "llada" => json!({
-                "model_type": "llada", "vocab_size": vocab, "embedding_size": vocab,
-                "d_model": size("embedding_length"), "n_layers": size("block_count"),
-                "n_heads": size("attention.head_count"), "n_kv_heads": size("attention.head_count_kv"),
-                "mlp_hidden_size": size("feed_forward_length"), "rms_norm_eps": eps, "rope_theta": theta,
-                "max_sequence_length": size("context_length"), "weight_tying": tied, "include_qkv_bias": bias,
-                "mask_token_id": mask, "eos_token_id": id("eos"), "pad_token_id": id("padding"),
-                "bos_token_id": id("bos"),
-            }),
-            other => {
-                return Err(
-                    self.bad(format!("its architecture is {other}; this engine runs dream and llada"))
-                );
-            }
-        };
-        let mut spec = Spec::from_json(&config.to_string(), &self.path)?;
-        // Converters of LLaDA write false and those of Dream nothing.
-        if let Some(Value::Bool(shift)) = self.content.metadata.get("diffusion.shift_logits") {
-            spec.shift = *shift;
-        }
-        Ok(spec)
     }
 
     /// Bytes of all tensors together.
@@ -192,38 +147,11 @@ impl Gguf {
     }
 }
 
-/// Names of the file's tensors for those of a checkpoint, without suffix: `(ours, the file's)`.
-fn names(spec: &Spec) -> Result<Vec<(String, String)>> {
-    let architecture = arch::by_name(spec.architecture)
-        .ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
-    let n = &architecture.names;
-    let mut all =
-        vec![(n.embed.to_owned(), "token_embd".to_owned()), (n.norm.to_owned(), "output_norm".to_owned())];
-    if !spec.tied {
-        all.push((n.head.to_owned(), "output".to_owned()));
-    }
-    let in_layer = [
-        (n.attn_norm, "attn_norm"),
-        (n.q, "attn_q"),
-        (n.k, "attn_k"),
-        (n.v, "attn_v"),
-        (n.o, "attn_output"),
-        (n.ffn_norm, "ffn_norm"),
-        (n.gate, "ffn_gate"),
-        (n.up, "ffn_up"),
-        (n.down, "ffn_down"),
-    ];
-    for layer in 0..spec.layers {
-        all.extend(in_layer.map(|(ours, theirs)| (n.in_layer(layer, ours), format!("blk.{layer}.{theirs}"))));
-    }
-    Ok(all)
-}
-
 /// Row of the file that holds row `row` of ours. llama.cpp's LLaDA rotates neighbouring pairs and ours halves of a head,
 /// so its queries and keys are stored in another order; every other tensor has the same.
-fn row_in_file(spec: &Spec, name: &str, row: usize) -> usize {
-    let rotated = name.ends_with(".attn_q") || name.ends_with(".attn_k");
-    if spec.architecture != "llada" || !rotated {
+fn row_in_file(spec: &Spec, role: Role, row: usize) -> usize {
+    let pairs = arch::by_name(spec.architecture).is_some_and(|family| family.facts.gguf_pairs);
+    if !pairs || ![role::Q, role::K].contains(&role) {
         return row;
     }
     let (head, within, half) = (row / spec.head_dim, row % spec.head_dim, spec.head_dim / 2);

@@ -2,7 +2,6 @@
 //!
 //! Names, order of rows and metadata are those llama.cpp's converters write.
 
-use std::collections::BTreeMap;
 use std::io::BufWriter;
 use std::path::Path;
 
@@ -11,11 +10,12 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use serde_json::Value as Json;
 
-use super::{names, row_in_file};
+use super::row_in_file;
 use crate::arch;
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::layer::{Parameter, Use};
 
 /// The format of the matrices; vectors are F32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,23 +75,40 @@ pub fn write(
     vocabulary: &Vocabulary,
     tensor: &mut Values<'_>,
 ) -> Result<()> {
-    let architecture = arch::by_name(spec.architecture)
-        .ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
-    let theirs: BTreeMap<String, String> = names(spec)?.into_iter().collect();
+    let parameters = arch::parameters(spec)?;
     let mut tensors = Vec::new();
-    for (name, shape) in arch::tensors(spec, &architecture.names) {
-        let (base, suffix) = name.rsplit_once('.').unwrap_or((&name, ""));
-        let Some(renamed) = theirs.get(base) else { continue };
-        let values = tensor(&name, &shape)?;
-        let width: usize = shape[1..].iter().product();
-        let mut ordered = vec![0.0; values.len()];
-        for (row, values) in values.chunks_exact(width).enumerate() {
-            let to = row_in_file(spec, renamed, row) * width;
-            ordered[to..to + width].copy_from_slice(values);
+    let mut rest = parameters.as_slice();
+    while let Some(first) = rest.first() {
+        // The experts of a layer share a tensor, outermost dimension their number; they are written with the first.
+        let (same, others): (Vec<&Parameter>, bool) = match first.expert {
+            None => (vec![first], false),
+            Some((index, _)) => {
+                let same = |p: &&Parameter| p.layer == first.layer && p.role == first.role;
+                (rest.iter().filter(same).collect(), index > 0)
+            }
+        };
+        rest = &rest[1..];
+        if others {
+            continue;
         }
-        let values = Tensor::from_vec(ordered, shape.as_slice(), &Device::Cpu)?;
-        let kind = if shape.len() == 2 { kind.ggml() } else { GgmlDType::F32 };
-        tensors.push((format!("{renamed}.{suffix}"), QTensor::quantize(&values, kind)?));
+        let stacked = match first.expert {
+            None => first.shape.clone(),
+            Some((_, count)) => [&[count], first.shape.as_slice()].concat(),
+        };
+        let mut values = Vec::with_capacity(stacked.iter().product());
+        for parameter in same {
+            let own = tensor(&parameter.tensor(), &parameter.shape)?;
+            values.extend(ordered(spec, parameter, own, parameter.shape[1..].iter().product()));
+        }
+        let values = Tensor::from_vec(values, stacked, &Device::Cpu)?;
+        let exact = first.kind == Use::Exact || first.shape.len() == 1;
+        let kind = if exact { GgmlDType::F32 } else { kind.ggml() };
+        tensors.push((first.gguf_tensor(), QTensor::quantize(&values, kind)?));
+        if let Some(bias) = first.bias() {
+            let own = ordered(spec, first, tensor(&bias, &first.shape[..1])?, 1);
+            let own = Tensor::from_vec(own, first.shape[0], &Device::Cpu)?;
+            tensors.push((format!("{}.bias", first.gguf()), QTensor::quantize(&own, GgmlDType::F32)?));
+        }
     }
     let metadata = metadata(spec, vocabulary);
     let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
@@ -107,33 +124,23 @@ pub fn write(
     files::sync_folder_of(path).map_err(Error::write(path))
 }
 
-fn metadata(spec: &Spec, vocabulary: &Vocabulary) -> Vec<(String, Value)> {
-    let count = |n: usize| Value::U32(n as u32);
-    let text = |t: &str| Value::String(t.to_owned());
-    let arch = spec.architecture;
-    let mut all = vec![
-        ("general.architecture".to_owned(), text(arch)),
-        ("general.name".to_owned(), text("written by demask")),
-        (format!("{arch}.block_count"), count(spec.layers)),
-        (format!("{arch}.context_length"), count(spec.max_positions)),
-        (format!("{arch}.embedding_length"), count(spec.hidden)),
-        (format!("{arch}.feed_forward_length"), count(spec.ffn)),
-        (format!("{arch}.attention.head_count"), count(spec.heads)),
-        (format!("{arch}.attention.head_count_kv"), count(spec.kv_heads)),
-        (format!("{arch}.attention.key_length"), count(spec.head_dim)),
-        (format!("{arch}.attention.value_length"), count(spec.head_dim)),
-        (format!("{arch}.attention.layer_norm_rms_epsilon"), Value::F32(spec.eps)),
-        (format!("{arch}.attention.causal"), Value::Bool(false)),
-        (format!("{arch}.rope.dimension_count"), count(spec.head_dim)),
-        (format!("{arch}.rope.freq_base"), Value::F32(spec.rope_theta as f32)),
-        (format!("{arch}.vocab_size"), count(spec.vocab)),
-        ("diffusion.shift_logits".to_owned(), Value::Bool(spec.shift)),
-        ("tokenizer.ggml.mask_token_id".to_owned(), Value::U32(spec.ids.mask)),
-    ];
-    let ids = [("eos", spec.ids.eos.first().copied()), ("padding", spec.ids.pad), ("bos", spec.ids.bos)];
-    for (name, id) in ids {
-        all.extend(id.map(|id| (format!("tokenizer.ggml.{name}_token_id"), Value::U32(id))));
+/// The rows of a tensor in the file's order.
+fn ordered(spec: &Spec, parameter: &Parameter, values: Vec<f32>, width: usize) -> Vec<f32> {
+    let mut ordered = vec![0.0; values.len()];
+    for (row, values) in values.chunks_exact(width).enumerate() {
+        let to = row_in_file(spec, parameter.role, row) * width;
+        ordered[to..to + width].copy_from_slice(values);
     }
+    ordered
+}
+
+fn metadata(spec: &Spec, vocabulary: &Vocabulary) -> Vec<(String, Value)> {
+    let text = |t: &str| Value::String(t.to_owned());
+    let mut all = vec![
+        ("general.architecture".to_owned(), text(spec.architecture)),
+        ("general.name".to_owned(), text("written by demask")),
+    ];
+    all.extend(super::spec::metadata(spec));
     match vocabulary.tokenizer.as_ref().and_then(|json| words(json, spec.vocab)) {
         None => all.push(("tokenizer.ggml.model".to_owned(), text("none"))),
         Some((tokens, kinds, merges)) => {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use candle_core::{CpuStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor};
 use demask_kernels::{self as kernels, Heads, Segment};
+use rayon::prelude::*;
 
 use crate::layer::cpu;
 
@@ -41,6 +42,17 @@ impl ShadowKeys {
         let after = self.hidden + 1..self.canvas.end;
         [before, after, self.shadows.clone()].into_iter().filter(|r| !r.is_empty())
     }
+}
+
+/// Keys and values of one canvas in memory of their own, and the queries that see them.
+#[derive(Debug)]
+pub struct OwnKeys<'a> {
+    /// `[keys, kv_heads·dim]`
+    pub keys: &'a [f32],
+    /// The same of values.
+    pub values: &'a [f32],
+    /// Which of all queries see which of these keys; consecutive queries.
+    pub segments: Vec<Segment>,
 }
 
 type Grads = (Option<Tensor>, Option<Tensor>, Option<Tensor>);
@@ -89,6 +101,30 @@ impl Attention {
             parts.push(self.forward(&q, &keys, &values, &segments.into())?);
         }
         Tensor::cat(&parts, 0)
+    }
+
+    /// Queries on the CPU that see keys lying apart, canvas by canvas; together the canvases hold all rows of `q` in order.
+    pub fn forward_own(&self, q: &Tensor, parts: &[OwnKeys<'_>]) -> Result<Tensor> {
+        let (rows, width) = q.dims2()?;
+        let mut out = vec![0.0; rows * width];
+        cpu::with(q, |q| {
+            let (mut tasks, mut rest) = (Vec::with_capacity(parts.len()), out.as_mut_slice());
+            for part in parts {
+                let rows = part.segments.iter().map(|s| s.q.len()).sum::<usize>();
+                let (own, after) = rest.split_at_mut(rows * width);
+                tasks.push((part, own));
+                rest = after;
+            }
+            let each = tasks.into_par_iter().with_min_len(kernels::least_run());
+            each.for_each(|(part, out)| {
+                let start = part.segments.first().map_or(0, |s| s.q.start);
+                let q = &q[start * width..start * width + out.len()];
+                let from_first = |s: &Segment| Segment { q: s.q.start - start..s.q.end - start, ..s.clone() };
+                let segments: Vec<Segment> = part.segments.iter().map(from_first).collect();
+                kernels::attention(q, part.keys, part.values, self.kernel_heads(), &segments, out, None);
+            });
+        })?;
+        Tensor::from_vec(out, (rows, width), q.device())
     }
 
     /// Attention probabilities of each segment, averaged over heads: `[q_rows, k_rows]` each.

@@ -27,6 +27,6 @@ pub(crate) fn with<T>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> T) -> Result<T>
 }
 
 /// Whether the kernels can take this tensor as it is.
-pub(super) fn takes(tensor: &Tensor) -> bool {
+pub(crate) fn takes(tensor: &Tensor) -> bool {
     tensor.device().is_cpu() && tensor.dtype() == candle_core::DType::F32
 }

@@ -2,7 +2,15 @@
 
 use candle_core::{Device, Result, Tensor};
 
+use super::parameter::{Parameter, Place, Role, Use};
 use crate::checkpoint::Mapped;
+use crate::config::Spec;
+use crate::error::Result as Loaded;
+
+/// The embedding table.
+pub const EMBED: Role = Role("token_embd");
+/// The output head; absent where it is tied to the table.
+pub const HEAD: Role = Role("output");
 
 /// The embedding table `[vocab, d]`.
 #[derive(Debug, Clone)]
@@ -14,6 +22,16 @@ pub enum Embedding {
 }
 
 impl Embedding {
+    /// The table.
+    pub fn parameter(spec: &Spec, place: &Place) -> Loaded<Parameter> {
+        place.parameter(EMBED, &[spec.vocab, spec.hidden], Use::Table { tied: spec.tied }, None)
+    }
+
+    /// The output head: a map of its own, or the table used as one.
+    pub fn head(spec: &Spec, place: &Place) -> Loaded<Parameter> {
+        place.map(if spec.tied { EMBED } else { HEAD }, [spec.vocab, spec.hidden], false)
+    }
+
     /// `[tokens.len(), d]`; every token must be inside the vocabulary.
     pub fn forward(&self, tokens: &[u32], device: &Device) -> Result<Tensor> {
         match self {

@@ -1,6 +1,8 @@
 //! A linear map `x·Wᵀ + b` whose weights may live in a tensor (trained, or on a GPU), in the mapped
 //! checkpoint file in the dtype it was stored in, or as quantised bytes.
 
+use std::ops::Range;
+
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor};
 use demask_kernels::{self as kernels, Strided};
 
@@ -58,6 +60,48 @@ impl Linear {
             }
             Self::Quantized { weight, bias } => {
                 x.contiguous()?.apply_op1_no_bwd(&FromBytes { weight, bias: bias.as_deref() })
+            }
+        }
+    }
+}
+
+impl Linear {
+    /// The map onto some of the outputs, with the same weights; nothing is copied where that can be helped.
+    pub fn rows(&self, rows: Range<usize>) -> Result<Self> {
+        let part = |bias: &Option<std::sync::Arc<[f32]>>| bias.as_ref().map(|b| b[rows.clone()].into());
+        Ok(match self {
+            Self::Dense { weight, bias } => Self::Dense {
+                weight: weight.narrow(0, rows.start, rows.len())?,
+                bias: bias.as_ref().map(|b| b.narrow(0, rows.start, rows.len())).transpose()?,
+            },
+            Self::Mapped { weight, bias } => {
+                Self::Mapped { weight: weight.rows(rows.clone()), bias: part(bias) }
+            }
+            Self::Quantized { weight, bias } => match weight.rows(rows.clone()) {
+                Some(weight) => Self::Quantized { weight, bias: part(bias) },
+                // A cut inside a packed panel: the same weights, unpacked.
+                None => Self::Mapped { weight: weight.to_f32().rows(rows.clone()), bias: part(bias) },
+            },
+        })
+    }
+
+    /// As [`Self::forward`], without tensors around the numbers.
+    pub(super) fn on_rows(&self, x: &[f32], rows: usize) -> Result<Vec<f32>> {
+        match self {
+            Self::Mapped { weight, bias } => {
+                let (n, k) = (weight.shape()[0], weight.shape()[1]);
+                let mut out = vec![0.0; rows * n];
+                kernels::gemm(x, rows, k, weight.weights(), n, bias.as_deref(), &mut out);
+                Ok(out)
+            }
+            Self::Quantized { weight, bias } => {
+                let mut out = vec![0.0; rows * weight.shape()[0]];
+                kernels::gemm_i8(x, rows, &weight.weights(), bias.as_deref(), &mut out);
+                Ok(out)
+            }
+            Self::Dense { weight, .. } => {
+                let x = Tensor::from_slice(x, (rows, weight.dim(1)?), weight.device())?;
+                self.forward(&x)?.flatten_all()?.to_vec1()
             }
         }
     }

@@ -3,8 +3,17 @@
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
+use super::parameter::{Parameter, Parameters, Place, Role};
+use crate::error::Result as Loaded;
 use crate::layer::{Linear, cpu};
 use crate::memory::MLP_ROWS;
+
+/// Gate projection.
+pub const GATE: Role = Role("ffn_gate");
+/// Up projection.
+pub const UP: Role = Role("ffn_up");
+/// Down projection.
+pub const DOWN: Role = Role("ffn_down");
 
 /// The feed-forward half of a block.
 #[derive(Debug, Clone)]
@@ -18,6 +27,30 @@ pub struct Mlp {
 }
 
 impl Mlp {
+    /// Its parameters, in the order of a checkpoint.
+    pub fn parameters(hidden: usize, width: usize, place: &Place) -> Loaded<[Parameter; 3]> {
+        let inward = |role| place.map(role, [width, hidden], false);
+        Ok([inward(GATE)?, inward(UP)?, place.map(DOWN, [hidden, width], false)?])
+    }
+
+    /// Made of its parameters.
+    pub fn load(hidden: usize, width: usize, place: &Place, from: &mut dyn Parameters) -> Loaded<Self> {
+        Self::of(&Self::parameters(hidden, width, place)?, from)
+    }
+
+    /// Made of these gate, up and down projections.
+    pub fn of([gate, up, down]: &[Parameter; 3], from: &mut dyn Parameters) -> Loaded<Self> {
+        Ok(Self { gate: from.linear(gate)?, up: from.linear(up)?, down: from.linear(down)? })
+    }
+
+    /// `[rows, d]` to `[rows, d]` without tensors around the numbers.
+    pub(super) fn on_rows(&self, x: &[f32], rows: usize) -> Result<Vec<f32>> {
+        let (gate, up) = (self.gate.on_rows(x, rows)?, self.up.on_rows(x, rows)?);
+        let mut inner = vec![0.0; gate.len()];
+        kernels::silu_gate(&gate, &up, &mut inner);
+        self.down.on_rows(&inner, rows)
+    }
+
     /// `x` is `[rows, d]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let rows = x.dim(0)?;

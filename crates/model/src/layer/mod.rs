@@ -1,18 +1,38 @@
-//! The layers a masked-diffusion Transformer is made of, one per file.
+//! The layers a masked-diffusion Transformer is made of, one per file. Each knows its own parameters.
 
 mod attention;
+mod block;
 pub(crate) mod cpu;
 mod embedding;
+mod experts;
 mod linear;
 mod mlp;
 mod norm;
+mod parameter;
+mod projections;
 mod residual;
 mod rope;
 
-pub use attention::{Attention, ShadowKeys};
+pub use attention::{Attention, OwnKeys, ShadowKeys};
+pub use block::{Block, Ffn};
 pub use embedding::Embedding;
+pub use experts::{Choice, Experts, Watch};
 pub use linear::Linear;
 pub use mlp::Mlp;
 pub use norm::RmsNorm;
+pub use parameter::{Names, Parameter, Parameters, Place, Role, Use};
+pub use projections::Projections;
 pub use residual::residual;
 pub use rope::Rope;
+
+/// The roles of tensors, each defined by its layer.
+pub mod role {
+    pub use super::block::{ATTN_NORM, FFN_NORM};
+    pub use super::embedding::{EMBED, HEAD};
+    pub use super::experts::{
+        CHOICE_BIAS, EXPERT_DOWN, EXPERT_GATE, EXPERT_UP, ROUTER, SHARED_DOWN, SHARED_GATE, SHARED_UP,
+    };
+    pub use super::mlp::{DOWN, GATE, UP};
+    pub use super::norm::NORM;
+    pub use super::projections::{K, K_NORM, O, Q, Q_NORM, QKV, V};
+}

@@ -3,7 +3,11 @@
 use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
+use super::parameter::Role;
 use crate::layer::cpu;
+
+/// The norm after the last block.
+pub const NORM: Role = Role("output_norm");
 
 /// A normalisation with its learned scale.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Rotary position embedding, half-split (NeoX) form, by absolute position.
+//! Rotary position embedding, half-split (NeoX) form, by absolute position; all of a head or its leading dimensions.
 
 use std::sync::Arc;
 
@@ -12,6 +12,8 @@ use crate::layer::cpu;
 pub struct Rope {
     /// Width of one head.
     pub head_dim: usize,
+    /// Leading dimensions of a head that rotate.
+    pub rotary: usize,
     /// Base of the geometric series of frequencies.
     pub theta: f64,
 }
@@ -27,8 +29,8 @@ impl Rope {
                 inverse: false,
             });
         }
-        let half = self.head_dim / 2;
-        let frequency = |i: usize| self.theta.powf(-2.0 * i as f64 / self.head_dim as f64);
+        let half = self.rotary / 2;
+        let frequency = |i: usize| self.theta.powf(-2.0 * i as f64 / self.rotary as f64);
         let angles: Vec<f32> = positions
             .iter()
             .flat_map(|&p| (0..half).map(move |i| (f64::from(p) * frequency(i)) as f32))
@@ -39,7 +41,8 @@ impl Rope {
         let (a, b) = (heads.narrow(2, 0, half)?, heads.narrow(2, half, half)?);
         let first = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
         let second = (b.broadcast_mul(&cos)? + a.broadcast_mul(&sin)?)?;
-        Tensor::cat(&[first, second], 2)?.reshape((rows, width))?.to_dtype(x.dtype())
+        let rest = heads.narrow(2, self.rotary, self.head_dim - self.rotary)?;
+        Tensor::cat(&[first, second, rest], 2)?.reshape((rows, width))?.to_dtype(x.dtype())
     }
 }
 
@@ -56,15 +59,10 @@ impl CustomOp1 for Op {
 
     fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let mut out = cpu::slice(x, layout)?.to_vec();
-        let heads = layout.shape().dims2()?.1 / self.rope.head_dim;
-        kernels::rope(
-            &mut out,
-            &self.positions,
-            heads,
-            self.rope.head_dim,
-            self.rope.theta as f32,
-            self.inverse,
-        );
+        let Rope { head_dim, rotary, theta } = self.rope;
+        let heads =
+            kernels::RotaryHeads { count: layout.shape().dims2()?.1 / head_dim, dim: head_dim, rotary };
+        kernels::rope_heads(&mut out, &self.positions, heads, theta as f32, self.inverse);
         Ok((CpuStorage::F32(out), layout.shape().clone()))
     }
 

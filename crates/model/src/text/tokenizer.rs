@@ -63,6 +63,19 @@ impl Tokenizer {
         Self::new(path.into(), json, settings, vocab)
     }
 
+    /// A tokenizer whose tokens are the ids themselves, written as numbers, for a checkpoint that has none.
+    pub fn of_numbers(folder: impl AsRef<Path>, vocab: usize) -> Result<Self> {
+        let words: serde_json::Map<String, serde_json::Value> =
+            (0..vocab).map(|id| (id.to_string(), id.into())).collect();
+        // No word stands for the unknown, so a text that is not of ids is an error.
+        let json = serde_json::json!({
+            "version": "1.0", "added_tokens": [], "pre_tokenizer": { "type": "WhitespaceSplit" },
+            "model": { "type": "WordLevel", "vocab": words, "unk_token": "" },
+        });
+        let settings = TokenizerSettings::open(folder.as_ref())?;
+        Self::new(folder.as_ref().to_path_buf(), json.to_string().as_bytes(), settings, vocab)
+    }
+
     fn new(path: PathBuf, json: &[u8], settings: TokenizerSettings, vocab: usize) -> Result<Self> {
         let unusable = |cause: String| Error::Tokenizer { path: path.clone(), cause };
         let read = caught(|| tokenizers::Tokenizer::from_bytes(json)).map_err(unusable)?;

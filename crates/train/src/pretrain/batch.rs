@@ -97,7 +97,7 @@ impl<'a> Batches<'a> {
         let canvases: Vec<Canvas> = canvases.collect();
         let normaliser = canvases.iter().map(|canvas| canvas.counted).sum::<usize>() as f32;
         let causal = objective == Objective::Autoregressive;
-        let shift = causal || self.spec.shift;
+        let shift = causal || self.spec.shift.is_some();
         let parts =
             split(&canvases, self.part_tokens).map(|canvases| part(canvases, causal, shift, normaliser));
         Ok(Batch { parts: parts.collect(), examples: count, tokens })

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use demask_decode::rng::{Purpose, Rng};
-use demask_model::arch::{self, Names};
-use demask_model::{Error, Result, Spec};
+use demask_model::layer::{Role, role};
+use demask_model::{Result, Spec, arch};
 
 /// One tensor of the flat vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,40 +18,34 @@ pub struct Slot {
     pub shape: Vec<usize>,
     /// Its elements in the flat vector.
     pub range: Range<usize>,
+    /// What it is for, in which block, and whether it is the bias of that.
+    pub role: (Role, Option<usize>, bool),
 }
 
 /// Every tensor of a backbone.
 #[derive(Debug, Clone)]
 pub struct Layout {
     slots: Vec<Slot>,
-    names: Names,
     layers: usize,
 }
 
 impl Layout {
     /// The layout of a backbone of this shape.
     pub fn new(spec: &Spec) -> Result<Self> {
-        let names = arch::by_name(spec.architecture).map(|architecture| architecture.names);
-        let names =
-            names.ok_or_else(|| Error::Query(format!("unknown architecture {}", spec.architecture)))?;
-        let mut start = 0;
-        let tensors = arch::tensors(spec, &names).into_iter();
-        let slots = tensors.map(|(name, shape)| {
-            let range = start..start + shape.iter().product::<usize>();
-            start = range.end;
-            Slot { name, shape, range }
-        });
-        Ok(Self { slots: slots.collect(), names, layers: spec.layers })
+        let (mut start, mut slots) = (0, Vec::new());
+        for parameter in arch::parameters(spec)? {
+            for (index, (name, shape)) in parameter.tensors().enumerate() {
+                let range = start..start + shape.iter().product::<usize>();
+                start = range.end;
+                slots.push(Slot { name, shape, range, role: (parameter.role, parameter.layer, index > 0) });
+            }
+        }
+        Ok(Self { slots, layers: spec.layers })
     }
 
     /// All tensors, in order.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
-    }
-
-    /// The family's tensor names.
-    pub fn names(&self) -> &Names {
-        &self.names
     }
 
     /// Number of parameters.
@@ -69,6 +63,16 @@ impl Layout {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
+    /// Elements of the tensor with this role, in this block.
+    pub fn range(&self, role: Role, layer: Option<usize>) -> Option<Range<usize>> {
+        self.slots.iter().find(|slot| slot.role == (role, layer, false)).map(|slot| slot.range.clone())
+    }
+
+    /// Elements of its bias.
+    pub fn bias(&self, role: Role, layer: Option<usize>) -> Option<Range<usize>> {
+        self.slots.iter().find(|slot| slot.role == (role, layer, true)).map(|slot| slot.range.clone())
+    }
+
     /// Elements of the matrices: what weight decay applies to.
     pub fn matrices(&self) -> Vec<Range<usize>> {
         self.slots.iter().filter(|slot| slot.shape.len() == 2).map(|slot| slot.range.clone()).collect()
@@ -84,8 +88,7 @@ impl Layout {
             let values = &mut parameters[slot.range.clone()];
             match slot.shape[..] {
                 [_, width] => {
-                    let into_stream =
-                        [self.names.o, self.names.down].iter().any(|name| slot.name.contains(name));
+                    let into_stream = [role::O, role::DOWN].contains(&slot.role.0);
                     let depth = if into_stream { (2.0 * self.layers as f64).sqrt() } else { 1.0 };
                     let deviation = (0.4 / width as f64).sqrt() / depth;
                     fill_normal(values, &Rng::new(seed, index as u64), deviation);

@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use demask_kernels::{Shape, Strided, matmul};
+use demask_model::layer::role;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -56,9 +57,7 @@ impl Muon {
 impl Matrices {
     /// Of a layout: every matrix but embedding and head.
     pub(super) fn new(layout: &Layout) -> Self {
-        let outside = [layout.names().embed, layout.names().head];
-        let inside =
-            layout.slots().iter().filter(|slot| !outside.iter().any(|name| slot.name.starts_with(name)));
+        let inside = layout.slots().iter().filter(|slot| ![role::EMBED, role::HEAD].contains(&slot.role.0));
         let matrix = |slot: &super::Slot| match slot.shape[..] {
             [rows, columns] => Some(Matrix { range: slot.range.clone(), rows, columns }),
             _ => None,

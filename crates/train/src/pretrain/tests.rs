@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use candle_core::Device;
+use demask_model::config::Shift;
 use demask_model::{Spec, SpecialIds, Transformer};
 
 use super::*;
@@ -23,7 +24,6 @@ impl ExampleSource for Sums {
 /// A backbone for the toy language.
 pub(crate) fn spec() -> Spec {
     Spec {
-        architecture: "dream",
         vocab: 32,
         hidden: 16,
         layers: 2,
@@ -31,13 +31,11 @@ pub(crate) fn spec() -> Spec {
         kv_heads: 1,
         head_dim: 8,
         ffn: 24,
-        eps: 1e-6,
-        rope_theta: 10_000.0,
+        rotary: 8,
         max_positions: 512,
-        tied: false,
         qkv_bias: true,
-        shift: true,
-        ids: SpecialIds { mask: 1, eos: vec![2], pad: Some(0), bos: Some(3) },
+        shift: Shift::Global,
+        ..Spec::plain("dream", SpecialIds { mask: 1, eos: vec![2], pad: Some(0), bos: Some(3) })
     }
 }
 

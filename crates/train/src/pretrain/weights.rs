@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor, Var};
 use demask_model::hash::Hash;
 use demask_model::layer::{Embedding, Linear};
-use demask_model::{Error, Parameters, Result, Spec, Transformer};
+use demask_model::{Error, Parameter, Parameters, Result, Spec, Transformer};
 
 use super::layout::Layout;
 
@@ -47,17 +47,17 @@ impl Tensors<'_> {
 }
 
 impl Parameters for Tensors<'_> {
-    fn embedding(&mut self, name: &str, shape: [usize; 2]) -> Result<Embedding> {
-        Ok(Embedding::Dense(self.tensor(&format!("{name}.weight"), &shape)?))
+    fn embedding(&mut self, which: &Parameter) -> Result<Embedding> {
+        Ok(Embedding::Dense(self.tensor(&which.tensor(), &which.shape)?))
     }
 
-    fn linear(&mut self, name: &str, shape: [usize; 2], bias: bool) -> Result<Linear> {
-        let weight = self.tensor(&format!("{name}.weight"), &shape)?;
-        let bias = bias.then(|| self.tensor(&format!("{name}.bias"), &shape[..1])).transpose()?;
+    fn linear(&mut self, which: &Parameter) -> Result<Linear> {
+        let weight = self.tensor(&which.tensor(), &which.shape)?;
+        let bias = which.bias().map(|bias| self.tensor(&bias, &which.shape[..1])).transpose()?;
         Ok(Linear::Dense { weight, bias })
     }
 
-    fn vector(&mut self, name: &str, len: usize) -> Result<Tensor> {
-        self.tensor(&format!("{name}.weight"), &[len])
+    fn vector(&mut self, which: &Parameter) -> Result<Tensor> {
+        self.tensor(&which.tensor(), &which.shape)
     }
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use demask_kernels::{self as kernels, Weights};
 use demask_model::Spec;
+use demask_model::layer::{Role, role};
 
 use super::Gradient;
 use super::block::{Geometry, Kept, Places, Scratch, through, weight};
@@ -32,37 +33,42 @@ pub struct Fused {
 }
 
 impl Fused {
+    /// Whether it knows the layers of this backbone: dense ones with three projections, whole heads rotating, no head norms.
+    pub fn knows(spec: &Spec) -> bool {
+        let plain = !spec.fused_qkv && !spec.qk_norm && spec.rotary == spec.head_dim;
+        plain && spec.experts.is_none()
+    }
+
     /// For a backbone of this shape.
     ///
     /// # Panics
     /// If the layout is not of this backbone.
     pub fn new(spec: &Spec, layout: &Layout) -> Self {
-        let names = layout.names();
-        let place = |name: String| match layout.slot(&name) {
-            Some(slot) => slot.range.clone(),
-            None => panic!("the layout has no {name}"),
+        let place = |range: Option<Range<usize>>, role: Role| match range {
+            Some(range) => range,
+            None => panic!("the layout has no {role:?}"),
         };
-        let weight_of = |name: &str| place(format!("{name}.weight"));
+        let outside = |role| place(layout.range(role, None), role);
         let places = (0..spec.layers).map(|layer| {
-            let of = |name: &str| weight_of(&names.in_layer(layer, name));
-            let bias = |name: &str| place(format!("{}.bias", names.in_layer(layer, name)));
+            let of = |role| place(layout.range(role, Some(layer)), role);
+            let bias = |role| place(layout.bias(role, Some(layer)), role);
             Places {
-                attn_norm: of(names.attn_norm),
-                q: of(names.q),
-                k: of(names.k),
-                v: of(names.v),
-                biases: spec.qkv_bias.then(|| [bias(names.q), bias(names.k), bias(names.v)]),
-                o: of(names.o),
-                ffn_norm: of(names.ffn_norm),
-                gate: of(names.gate),
-                up: of(names.up),
-                down: of(names.down),
+                attn_norm: of(role::ATTN_NORM),
+                q: of(role::Q),
+                k: of(role::K),
+                v: of(role::V),
+                biases: spec.qkv_bias.then(|| [role::Q, role::K, role::V].map(bias)),
+                o: of(role::O),
+                ffn_norm: of(role::FFN_NORM),
+                gate: of(role::GATE),
+                up: of(role::UP),
+                down: of(role::DOWN),
             }
         });
         Self {
-            embed: weight_of(names.embed),
-            norm: weight_of(names.norm),
-            head: weight_of(if spec.tied { names.embed } else { names.head }),
+            embed: outside(role::EMBED),
+            norm: outside(role::NORM),
+            head: outside(if spec.tied { role::EMBED } else { role::HEAD }),
             places: places.collect(),
             kept: (0..spec.layers).map(|_| Kept::default()).collect(),
             last: Vec::new(),

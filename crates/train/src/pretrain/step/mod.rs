@@ -32,7 +32,7 @@ pub trait Gradient {
 /// The faster implementation for a device.
 pub fn gradient(spec: &Spec, layout: &Layout, device: &Device) -> Result<Box<dyn Gradient>> {
     Ok(match device {
-        Device::Cpu => Box::new(Fused::new(spec, layout)),
+        Device::Cpu if Fused::knows(spec) => Box::new(Fused::new(spec, layout)),
         _ => Box::new(Autograd::new(spec, layout, device)?),
     })
 }

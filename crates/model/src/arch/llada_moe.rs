@@ -1,0 +1,52 @@
+//! LLaDA-MoE-7B-A1B: full attention, experts by softmax whose weights are not brought to the sum 1. Its `model_type` is
+//! LLaDA-8B's; only `architectures` tells them apart.
+
+use super::{Architecture, Facts, hub, refuse};
+use crate::config::{Experts, Fields, Scoring, Spec};
+use crate::error::Result;
+
+const FACTS: Facts = Facts { qk_norm: true, mask: Some(156_895), ..Facts::PLAIN };
+
+pub(super) const LLADA_MOE: Architecture = Architecture {
+    name: "llada-moe",
+    classes: &["LLaDAMoEModelLM", "LLaDAMoEModel"],
+    model_types: &["llada_moe", "llada-moe"],
+    names: hub::NAMES,
+    facts: FACTS,
+    spec,
+};
+
+fn spec(fields: &Fields<'_>) -> Result<Spec> {
+    refuse::unless_false(fields, &["attention_bias", "moe_router_enable_expert_bias"])?;
+    refuse::unless_absent(fields, &["shared_expert_intermediate_size"])?;
+    refuse::unless_one(fields, &["routed_scaling_factor"])?;
+    refuse::unless_one_of(fields, "moe_router_score_function", &["softmax"])?;
+    let spec = hub::spec(fields, LLADA_MOE.name, &FACTS)?;
+    let layers = match fields.get("moe_layer_freq").and_then(|list| list.as_array()) {
+        // A config with fewer layers than its list is a model cut short.
+        Some(list) => list.iter().take(spec.layers).map(|freq| freq.as_u64() != Some(0)).collect(),
+        None => vec![true; spec.layers],
+    };
+    let experts = Experts {
+        layers,
+        count: fields.size("num_experts")?,
+        chosen: fields.size("num_experts_per_tok")?,
+        width: fields.size("expert_intermediate_size")?,
+        shared: 0,
+        scoring: Scoring::Softmax,
+        groups: 1,
+        groups_chosen: 1,
+        bias: false,
+        normalise: false,
+        scale: 1.0,
+    };
+    Ok(Spec {
+        ffn: fields.optional_size("dense_intermediate_size")?.unwrap_or(1),
+        eps: fields.number("rms_norm_eps", 1e-5)? as f32,
+        rope_theta: fields.number("rope_theta", 5e4)?,
+        rotary: hub::rotary(fields, spec.head_dim)?,
+        qk_norm: fields.flag("qk_layernorm", true)?,
+        experts: Some(experts),
+        ..spec
+    })
+}

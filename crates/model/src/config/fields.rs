@@ -1,0 +1,135 @@
+//! Typed access to the fields of a `config.json`, with errors that name file and field.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::SpecialIds;
+use crate::error::{Error, Result};
+
+/// The fields of a `config.json`, and the ids that the files beside it name.
+pub struct Fields<'a> {
+    value: &'a Value,
+    path: &'a Path,
+    beside: Beside,
+}
+
+/// What other files of a checkpoint folder say about special ids.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beside {
+    /// The tokenizer's mask.
+    pub(super) mask: Option<u32>,
+    /// Ends of a response that `generation_config.json` names.
+    pub(super) eos: Vec<u32>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(value: &'a Value, path: &'a Path, beside: Beside) -> Self {
+        Self { value, path, beside }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.path
+    }
+
+    /// The field, unless it is absent or null.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.value.get(name).filter(|value| !value.is_null())
+    }
+
+    /// The field as text, if present.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+
+    /// First entry of a list of strings.
+    pub fn first_text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_array()?.first()?.as_str()
+    }
+
+    /// A required size.
+    pub fn size(&self, name: &str) -> Result<usize> {
+        self.optional_size(name)?.ok_or_else(|| self.bad(name, "is missing".into()))
+    }
+
+    /// A size that may be absent or null.
+    pub fn optional_size(&self, name: &str) -> Result<Option<usize>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.as_u64().and_then(|v| usize::try_from(v).ok()) {
+            Some(size) => Ok(Some(size)),
+            None => Err(self.bad(name, format!("{value} is not a size"))),
+        }
+    }
+
+    /// A number with a default.
+    pub fn number(&self, name: &str, default: f64) -> Result<f64> {
+        let Some(value) = self.get(name) else { return Ok(default) };
+        value.as_f64().ok_or_else(|| self.bad(name, format!("{value} is not a number")))
+    }
+
+    /// A flag with a default.
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool> {
+        let Some(value) = self.get(name) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.bad(name, format!("{value} is not true or false")))
+    }
+
+    /// An id, or a list of ids, or nothing.
+    pub fn ids(&self, name: &str) -> Result<Vec<u32>> {
+        let one =
+            |value: &Value| id_of(value).ok_or_else(|| self.bad(name, format!("{value} is not a token id")));
+        match self.get(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(list)) => list.iter().map(one).collect(),
+            Some(value) => Ok(vec![one(value)?]),
+        }
+    }
+
+    /// The special ids: the mask of the config, else the tokenizer's, else the family's; ends of the config and of
+    /// `generation_config.json`.
+    pub fn special_ids(&self, family_mask: Option<u32>) -> Result<SpecialIds> {
+        let mask = self.ids("mask_token_id")?.first().copied().or(self.beside.mask).or(family_mask);
+        let mask = mask.ok_or_else(|| self.bad("mask_token_id", "is missing".into()))?;
+        let mut eos = self.ids("eos_token_id")?;
+        for &id in &self.beside.eos {
+            if !eos.contains(&id) {
+                eos.push(id);
+            }
+        }
+        let first = |name| Ok::<_, Error>(self.ids(name)?.first().copied());
+        Ok(SpecialIds { mask, eos, pad: first("pad_token_id")?, bos: first("bos_token_id")? })
+    }
+
+    /// An error about this file.
+    pub fn bad(&self, field: &str, problem: String) -> Error {
+        Error::Config { path: self.path.to_owned(), field: field.to_owned(), problem }
+    }
+}
+
+fn id_of(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|v| u32::try_from(v).ok())
+}
+
+impl Beside {
+    /// Reads the files of a folder. One that is absent says nothing; a broken one is reported where it is used.
+    pub(super) fn read(folder: &Path) -> Self {
+        let json = |name: &str| {
+            let text = std::fs::read(folder.join(name)).ok()?;
+            serde_json::from_slice::<Value>(&text).ok()
+        };
+        let eos = json("generation_config.json").map(|config| match &config["eos_token_id"] {
+            Value::Array(list) => list.iter().filter_map(id_of).collect(),
+            one => id_of(one).into_iter().collect(),
+        });
+        let settings = json("tokenizer_config.json").unwrap_or_default();
+        Self { mask: mask_of(&settings), eos: eos.unwrap_or_default() }
+    }
+}
+
+/// The id of `mask_token` in a `tokenizer_config.json`.
+fn mask_of(settings: &Value) -> Option<u32> {
+    let mask = &settings["mask_token"];
+    let mask = mask.as_str().or_else(|| mask["content"].as_str())?;
+    let added = settings["added_tokens_decoder"].as_object()?;
+    added.iter().find(|(_, token)| token["content"] == mask)?.0.parse().ok()
+}

@@ -1,0 +1,193 @@
+//! Configs of released models: which family runs them, what they come to, and which fields are refused by name.
+
+use std::path::Path;
+
+use demask_model::config::{Experts, FeedForward, Origin, Shift, Spec, Visibility};
+use demask_model::{arch, shapes};
+use serde_json::{Value, json};
+
+fn parse(config: &Value) -> Result<Spec, String> {
+    Spec::from_json(&config.to_string(), Path::new("x/config.json")).map_err(|e| e.to_string())
+}
+
+fn spec(name: &str) -> Spec {
+    parse(&shapes::find(name).unwrap().config()).unwrap()
+}
+
+fn billions(count: usize) -> f64 {
+    (count as f64 / 1e7).round() / 100.0
+}
+
+#[test]
+fn every_shape_is_a_model_and_every_tensor_is_named_once() {
+    for shape in shapes::ALL {
+        let spec = spec(shape.name);
+        let mut names: Vec<String> =
+            arch::tensors(&spec).unwrap().into_iter().map(|(name, _)| name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{}", shape.name);
+        assert!(spec.active_parameters() <= spec.parameters(), "{}", shape.name);
+    }
+}
+
+#[test]
+fn published_sizes() {
+    let tensors = |spec: &Spec| arch::tensors(spec).unwrap().len();
+    for (name, total, active, count) in [
+        ("dream-7b", 7.62, 7.62, 339),
+        ("llada-8b", 8.02, 8.02, 291),
+        ("llada-moe", 7.36, 1.72, 16 * (3 * 64 + 9) + 3),
+        ("llada2-mini", 16.26, 1.43, 14_813),
+        ("llada2-flash", 102.9, 6.15, 24_161),
+        ("sdar-1.7b", 2.03, 2.03, 28 * 11 + 3),
+        ("sdar-30b-a3b", 30.53, 3.35, 48 * (3 * 128 + 9) + 3),
+        ("qwen3-0.6b", 0.6, 0.6, 28 * 11 + 2),
+        ("rnd1", 30.53, 3.35, 48 * (3 * 128 + 9) + 3),
+    ] {
+        let spec = spec(name);
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.011 + b / 1000.0;
+        assert!(near(billions(spec.parameters()), total), "{name}: {}", billions(spec.parameters()));
+        assert!(
+            near(billions(spec.active_parameters()), active),
+            "{name}: {}",
+            billions(spec.active_parameters())
+        );
+        assert_eq!(tensors(&spec), count, "{name}");
+    }
+}
+
+#[test]
+fn llada2_is_what_its_config_says() {
+    let spec = spec("llada2-mini");
+    assert_eq!(
+        (spec.architecture, spec.attention, spec.origin),
+        ("llada2", Visibility::BlockCausal, Origin::Prompt)
+    );
+    assert_eq!((spec.block, spec.rotary, spec.head_dim, spec.fused_qkv), (Some(32), 64, 128, true));
+    assert_eq!(
+        (spec.ids.mask, spec.ids.eos.as_slice()),
+        (156_895, &[156_892][..]),
+        "no id stands in the config"
+    );
+    let FeedForward::Experts(Experts { count, chosen, groups, groups_chosen, shared, .. }) =
+        spec.feed_forward(1)
+    else {
+        panic!("layer 1 is dense")
+    };
+    assert_eq!((*count, *chosen, *groups, *groups_chosen, *shared), (256, 8, 8, 4, 512));
+    assert_eq!(spec.feed_forward(0), FeedForward::Dense(5120));
+    let names: Vec<String> = arch::tensors(&spec).unwrap().into_iter().map(|(name, _)| name).collect();
+    for name in [
+        "model.word_embeddings.weight",
+        "model.layers.7.attention.query_key_value.weight",
+        "model.layers.7.mlp.gate.expert_bias",
+        "model.layers.19.mlp.experts.255.down_proj.weight",
+        "model.layers.1.mlp.shared_experts.up_proj.weight",
+        "model.layers.0.mlp.gate_proj.weight",
+    ] {
+        assert!(names.iter().any(|n| n == name), "{name}");
+    }
+}
+
+#[test]
+fn families_by_architecture_first() {
+    let of = |name: &str| (spec(name).architecture, spec(name).attention, spec(name).shift);
+    let (full, blocks) = (Visibility::Full, Visibility::BlockCausal);
+    assert_eq!(of("llada-moe"), ("llada-moe", full, Shift::None));
+    assert_eq!(of("llada-8b"), ("llada", full, Shift::None));
+    assert_eq!(of("sdar-4b"), ("sdar", blocks, Shift::None));
+    assert_eq!(of("sdar-30b-a3b"), ("sdar-moe", blocks, Shift::None));
+    assert_eq!(of("qwen3-0.6b"), ("a2d-qwen3", full, Shift::None));
+    assert_eq!(of("qwen3-0.6b-bd3lm"), ("a2d-qwen3", blocks, Shift::None));
+    assert_eq!(spec("qwen3-0.6b-bd3lm").origin, Origin::Response);
+    assert_eq!(of("rnd1"), ("rnd1", full, Shift::Global));
+    assert_eq!(of("fast-dllm-v2-7b"), ("fast-dllm-v2", blocks, Shift::Block));
+    // An unknown class falls back on the model type.
+    let mut config = shapes::find("dream-7b").unwrap().config();
+    config["architectures"] = json!(["DreamForSomething"]);
+    assert_eq!(parse(&config).unwrap().architecture, "dream");
+    // A block-diffusion model that only its name tells apart.
+    let text = shapes::find("qwen3-0.6b").unwrap().config().to_string();
+    let named =
+        Spec::from_json(&text, Path::new("models--dllm-hub--Qwen3-0.6B-diffusion-bd3lm-v0.1/config.json"));
+    assert_eq!(named.unwrap().block, Some(32));
+}
+
+#[test]
+fn siblings_without_anything_new() {
+    // Dream-Coder and DiffuCoder are Dream with other ids; LLaDA-1.5 and iLLaDA are LLaDA with other weights and ids.
+    let mut diffucoder = shapes::find("dream-7b").unwrap().config();
+    diffucoder["pad_token_id"] = json!(151_667);
+    diffucoder["bos_token_id"] = json!(151_665);
+    let spec = parse(&diffucoder).unwrap();
+    assert_eq!((spec.architecture, spec.ids.pad, spec.ids.bos), ("dream", Some(151_667), Some(151_665)));
+    let mut illada = shapes::find("llada-8b").unwrap().config();
+    illada["mask_token_id"] = json!(5);
+    assert_eq!(parse(&illada).unwrap().ids.mask, 5);
+}
+
+#[test]
+fn what_is_not_understood_is_refused_by_name() {
+    let everywhere = [
+        ("rope_scaling", json!({"type": "yarn", "factor": 4.0})),
+        ("rope_scaling", json!({"rope_type": "linear", "factor": 2.0})),
+        ("rope_parameters", json!({"rope_type": "default", "rope_theta": 123.0})),
+        ("hidden_act", json!("gelu")),
+        ("use_sliding_window", json!(true)),
+        ("layer_types", json!(["full_attention", "sliding_attention"])),
+        ("quantization_config", json!({"quant_method": "gptq", "bits": 4})),
+        ("mlp_bias", json!(true)),
+        ("final_logit_softcapping", json!(30.0)),
+        ("logit_scale", json!(0.0625)),
+        ("clip_qkv", json!(8.0)),
+        ("delete_token_id", json!(156_930)),
+        ("use_mrope", json!(true)),
+    ];
+    for shape in shapes::ALL {
+        for (field, value) in &everywhere {
+            let mut config = shape.config();
+            config[field] = value.clone();
+            let refused = parse(&config).expect_err(&format!("{}: {field}", shape.name));
+            assert!(refused.contains(&format!("`{field}`")), "{}: {refused}", shape.name);
+        }
+    }
+    let own = [
+        ("dream-7b", "partial_rotary_factor", json!(0.5)),
+        ("dream-7b", "num_experts", json!(8)),
+        ("llada-8b", "include_bias", json!(true)),
+        ("llada-8b", "rope", json!(false)),
+        ("llada-8b", "block_group_size", json!(4)),
+        ("llada-8b", "activation_type", json!("swiglu")),
+        ("llada-8b", "layer_norm_with_affine", json!(false)),
+        ("llada-moe", "moe_router_enable_expert_bias", json!(true)),
+        ("llada-moe", "shared_expert_intermediate_size", json!(1024)),
+        ("llada-moe", "moe_router_score_function", json!("sigmoid")),
+        ("llada2-mini", "use_bias", json!(true)),
+        ("llada2-mini", "rotary_dim", json!(128)),
+        ("llada2-mini", "n_group", json!(7)),
+        ("llada2-mini", "num_experts_per_tok", json!(129)),
+        ("sdar-1.7b", "attention_bias", json!(true)),
+    ];
+    for (shape, field, value) in own {
+        let mut config = shapes::find(shape).unwrap().config();
+        config[field] = value;
+        let refused = parse(&config).expect_err(&format!("{shape}: {field}"));
+        let named = refused.contains(&format!("`{field}`"))
+            || refused.contains("experts")
+            || refused.contains("group");
+        assert!(named && refused.contains("config.json"), "{shape}: {refused}");
+    }
+    let mut window = shapes::find("sdar-1.7b").unwrap().config();
+    window["sliding_window"] = json!(4096);
+    assert!(parse(&window).is_ok(), "the flag beside it says that it is not used");
+    window.as_object_mut().unwrap().remove("use_sliding_window");
+    assert!(parse(&window).unwrap_err().contains("`sliding_window`"));
+    let mut ours = shapes::find("dream-7b").unwrap().config();
+    ours["quantization_config"] = json!({"quant_method": "demask-int8", "bits": 8});
+    assert!(parse(&ours).is_ok());
+    let mut plain = shapes::find("dream-7b").unwrap().config();
+    plain["rope_scaling"] = json!({"rope_type": "default"});
+    assert!(parse(&plain).is_ok());
+}
