@@ -25,7 +25,7 @@ impl Audit {
     /// Begins with the canvas before the first step, on a backbone of this shape.
     pub fn new(canvas: &Canvas, spec: &Spec) -> Self {
         let replay = Replay::of(canvas);
-        Self { replay, shift: spec.shift, steps: 0, rows: 0, committed: 0, wrong: None }
+        Self { replay, shift: spec.shift.is_some(), steps: 0, rows: 0, committed: 0, wrong: None }
     }
 
     /// The first thing that the trace does not explain.
@@ -54,7 +54,8 @@ impl Audit {
             return Err(format!("{} rows are counted and {computed} are named", record.computed_rows));
         }
         self.replay.step(record)?;
-        for position in record.commits.iter().map(|c| c.position) {
+        let edited = record.edits.iter().map(|e| e.position);
+        for position in record.commits.iter().map(|c| c.position).chain(edited) {
             let row = if self.shift { position.saturating_sub(1) } else { position };
             if !record.rows.iter().any(|r| (r.0..r.1).contains(&row)) {
                 return Err(format!("position {position} is written from a row that was not computed"));

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use demask_model::SpecialIds;
+use demask_model::{Spec, SpecialIds};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -15,8 +15,10 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EosPolicy {
-    /// Every later position becomes EOS at once (section 5.1 of the paper; all methods alike).
+    /// As the model's attention asks: [`Self::BlockFill`] where it goes block by block, else [`Self::FillAfter`].
     #[default]
+    Auto,
+    /// Every later position becomes EOS at once (section 5.1 of the paper; all methods alike).
     FillAfter,
     /// Nothing: masks after an EOS are decoded like any other (Dream's own loop).
     None,
@@ -26,11 +28,23 @@ pub enum EosPolicy {
     Stop,
 }
 
+impl EosPolicy {
+    /// What it comes to on a model that attends block by block, or not.
+    pub fn on(self, in_blocks: bool) -> Self {
+        match self {
+            Self::Auto if in_blocks => Self::BlockFill,
+            Self::Auto => Self::FillAfter,
+            other => other,
+        }
+    }
+}
+
 impl FromStr for EosPolicy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         match text {
+            "auto" => Ok(Self::Auto),
             "fill-after" => Ok(Self::FillAfter),
             "none" => Ok(Self::None),
             "block-fill" => Ok(Self::BlockFill),
@@ -38,7 +52,7 @@ impl FromStr for EosPolicy {
             _ => Err(Error::BadValue {
                 what: "eos".into(),
                 value: text.into(),
-                why: "must be fill-after, none, block-fill or stop".into(),
+                why: "must be auto, fill-after, none, block-fill or stop".into(),
             }),
         }
     }
@@ -82,17 +96,38 @@ pub struct Canvas {
     tokens: Vec<u32>,
     cells: Vec<Cell>,
     response: Range<usize>,
+    /// How many positions of the response were asked for; what a last block holds beyond them is no answer.
+    asked: usize,
     ids: SpecialIds,
 }
 
 impl Canvas {
     /// A prompt followed by `length` masks.
     pub fn generate(prompt: &[u32], length: usize, ids: &SpecialIds) -> Result<Self> {
+        Self::with_room(prompt, length, length, ids)
+    }
+
+    /// A prompt followed by `length` masks, and by more up to the end of a block where the model attends block by block (in
+    /// blocks of `block` positions, else of its own length): it knows only whole ones. The answer ends with `length`.
+    pub fn in_blocks(
+        prompt: &[u32],
+        length: usize,
+        block: Option<usize>,
+        spec: &Spec,
+        ids: &SpecialIds,
+    ) -> Result<Self> {
+        let grid = spec.grid(prompt.len(), block);
+        let end = grid.map_or(0, |grid| grid.end((prompt.len() + length).saturating_sub(1)));
+        let end = end.min(spec.max_positions).max(prompt.len() + length);
+        Self::with_room(prompt, length, end - prompt.len(), ids)
+    }
+
+    fn with_room(prompt: &[u32], asked: usize, room: usize, ids: &SpecialIds) -> Result<Self> {
         let mut tokens = prompt.to_vec();
-        tokens.resize(prompt.len() + length, ids.mask);
+        tokens.resize(prompt.len() + room, ids.mask);
         let mut cells = vec![Cell::Fixed; prompt.len()];
         cells.resize(tokens.len(), Cell::Masked);
-        Self::checked(Self { response: prompt.len()..tokens.len(), tokens, cells, ids: ids.clone() })
+        Self::checked(Self { response: prompt.len()..tokens.len(), tokens, cells, asked, ids: ids.clone() })
     }
 
     /// Any text with masks anywhere: every mask token is to be decided, all else is fixed.
@@ -101,7 +136,8 @@ impl Canvas {
             tokens.iter().map(|&t| if t == ids.mask { Cell::Masked } else { Cell::Fixed }).collect();
         let first = cells.iter().position(|c| *c == Cell::Masked).unwrap_or(0);
         let last = cells.iter().rposition(|c| *c == Cell::Masked).map_or(0, |p| p + 1);
-        Self::checked(Self { tokens: tokens.to_vec(), cells, response: first..last, ids: ids.clone() })
+        let asked = last - first;
+        Self::checked(Self { tokens: tokens.to_vec(), cells, response: first..last, asked, ids: ids.clone() })
     }
 
     fn checked(canvas: Self) -> Result<Self> {
@@ -126,6 +162,18 @@ impl Canvas {
         self.response.clone()
     }
 
+    /// Positions of the response that were asked for; the rest fills its last block.
+    pub fn asked(&self) -> usize {
+        self.asked
+    }
+
+    /// The response that was asked for, up to and with its first EOS.
+    pub fn answer(&self) -> &[u32] {
+        let end = self.text_tokens().len();
+        let ended = end < self.asked;
+        &self.tokens[self.response.start..self.response.start + end + usize::from(ended)]
+    }
+
     /// Special ids of the model.
     pub fn ids(&self) -> &SpecialIds {
         &self.ids
@@ -148,7 +196,7 @@ impl Canvas {
 
     /// The response up to and without its first EOS.
     pub fn text_tokens(&self) -> &[u32] {
-        let response = &self.tokens[self.response.clone()];
+        let response = &self.tokens[self.response.start..self.response.start + self.asked];
         let end = response.iter().position(|&t| self.is_eos(t)).unwrap_or(response.len());
         &response[..end]
     }
@@ -173,6 +221,15 @@ impl Canvas {
         self.fill(block, eos)
     }
 
+    /// Replaces decided tokens.
+    pub(crate) fn edit(&mut self, step: usize, picks: &[Pick]) {
+        for pick in picks {
+            debug_assert!(matches!(self.cells[pick.position], Cell::Committed { .. }), "nothing to edit");
+            self.tokens[pick.position] = pick.token;
+            self.cells[pick.position] = Cell::Committed { step, confidence: pick.confidence };
+        }
+    }
+
     /// Gives up the masks that are left in `range`.
     pub fn abandon(&mut self, range: Range<usize>) {
         for position in self.masked(range) {
@@ -189,13 +246,14 @@ impl Canvas {
         }
     }
 
-    fn fill(&mut self, block: &Range<usize>, eos: EosPolicy) -> Vec<usize> {
+    /// Applies the EOS policy; `block` is the range being decoded. Returns the positions it filled.
+    pub(crate) fn fill(&mut self, block: &Range<usize>, eos: EosPolicy) -> Vec<usize> {
         let decided = |c: &Cell| matches!(c, Cell::Committed { .. });
         let ends = |p: &usize| decided(&self.cells[*p]) && self.is_eos(self.tokens[*p]);
         let Some(first) = self.response.clone().find(ends) else { return Vec::new() };
         let (from, overwrite) = match eos {
             EosPolicy::None => return Vec::new(),
-            EosPolicy::FillAfter => (first + 1, true),
+            EosPolicy::Auto | EosPolicy::FillAfter => (first + 1, true),
             EosPolicy::Stop if self.masked(self.response.start..first).is_empty() => (first + 1, false),
             EosPolicy::Stop => return Vec::new(),
             EosPolicy::BlockFill if first < block.end && self.masked(block.clone()).is_empty() => {

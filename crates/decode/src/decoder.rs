@@ -15,7 +15,7 @@ use crate::marginals::{Marginal, Reader};
 use crate::plan::Plan;
 use crate::probe::BackboneProbe;
 use crate::sampler;
-use crate::strategy::{Selection, Step};
+use crate::strategy::{Selection, Step, Stop};
 
 /// Decodes canvases with one backbone.
 pub struct Decoder<'a> {
@@ -56,13 +56,22 @@ impl<'a> Decoder<'a> {
         let mut passes = batch::forward(self.backbone, jobs, &plans, beside)?;
         batch::each(jobs, &plans, passes.outputs(), |job, plan, mut output| {
             let marginals = self.marginals(job, plan, &mut output)?;
-            let selection = self.select(job, plan, &mut output, &marginals)?;
-            let picks = sampler::sample(plan.masked(), &marginals, &selection);
-            job.commit(Decided { plan, picks, selection, cost: output.cost })
+            let (masked, decided) = marginals.split_at(plan.masked().len());
+            let selection = self.select(job, plan, &mut output, masked)?;
+            let picks = sampler::sample(plan.masked(), masked, &selection);
+            let edits = job.options.editing.map(|e| e.edits(&job.canvas, plan.editable(), decided));
+            job.commit(Decided {
+                plan,
+                picks,
+                edits: edits.unwrap_or_default(),
+                selection,
+                cost: output.cost,
+            })
         })
     }
 
-    /// What the model says at every masked position: `p_top1` and its relatives. The strategy sees the logits go by.
+    /// What the model says at every masked position, `p_top1` and its relatives, and then at those that may be edited. The
+    /// strategy sees the logits of what it asked for go by.
     fn marginals(&self, job: &mut Job, plan: &Plan, output: &mut Output<'_>) -> Result<Vec<Marginal>> {
         let watch = Stopwatch::start();
         let guidance = job.options.guidance;
@@ -76,11 +85,13 @@ impl<'a> Decoder<'a> {
             guide: output.guide.as_ref().map(|pass| (&pass.predicting, guidance)),
         };
         let logits = output.logits.take();
-        let mut marginals =
-            reader.read(self.backbone, &output.pass.predicting, logits, &plan.predict, |rows| {
+        let predicting = &output.pass.predicting;
+        let mut marginals = reader.read(self.backbone, predicting, logits, &plan.predict, |rows| {
+            if let Some(rows) = rows.among(&plan.predict[..plan.seen]) {
                 strategy.on_logits(step, rows);
-            })?;
-        marginals.truncate(plan.masked().len());
+            }
+        })?;
+        marginals.drain(plan.masked().len()..plan.seen);
         if let Some(shadow) = &output.pass.shadow {
             let (plain, canvas) = (Reader { guide: None, ..reader }, &job.canvas);
             plain.read(self.backbone, shadow, None, &plan.verify, |rows| strategy.on_verify(canvas, rows))?;
@@ -97,12 +108,19 @@ impl<'a> Decoder<'a> {
         output: &mut Output<'_>,
         marginals: &[Marginal],
     ) -> Result<Selection> {
+        if plan.masked().is_empty() {
+            return Ok(Selection::default());
+        }
+        if plan.alone {
+            return Ok(Selection { chosen: vec![0], stop: Some(Stop::AllTaken), ..Selection::default() });
+        }
         let watch = Stopwatch::start();
-        let attention = output.pass.attention.take().map(|map| match &mut job.cache {
+        let cache = job.cache.as_mut().filter(|_| plan.cached);
+        let attention = output.pass.attention.take().map(|map| match cache {
             Some(cache) => cache.complete(&plan.rows, map),
             None => map,
         });
-        let probe = BackboneProbe::new(self.backbone, batch::ROW_BUDGET);
+        let probe = BackboneProbe::new(self.backbone, batch::ROW_BUDGET).in_blocks(plan.grid);
         let selection = job.strategy.select(&Step {
             index: job.totals.steps,
             block: plan.place,

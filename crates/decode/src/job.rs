@@ -1,8 +1,9 @@
 //! One canvas on its way to text: its strategy with state, randomness, block, and what it cost.
 
 use crate::cache::{CacheSpec, RowCache, ranges};
-use crate::canvas::{Canvas, EosPolicy};
+use crate::canvas::{Canvas, EosPolicy, Pick};
 use crate::clock::StepCost;
+use crate::editing::Editing;
 use crate::error::{Error, Result};
 use crate::marginals::Suppression;
 use crate::observer::Observer;
@@ -11,7 +12,7 @@ use crate::registry::{Context, StrategySpec};
 use crate::rng::Rng;
 use crate::sampler::{Sampled, Sampling};
 use crate::strategy::{BlockStep, Selection, Strategy};
-use crate::trace::{Commit, DependencyRecord, Seconds, StepRecord};
+use crate::trace::{Commit, DependencyRecord, Edit, Seconds, StepRecord};
 
 /// How a canvas is decoded, apart from the strategy.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +34,8 @@ pub struct Options {
     pub guidance: f32,
     /// Keys and values kept between steps.
     pub cache: CacheSpec,
+    /// Decided tokens may be replaced.
+    pub editing: Option<Editing>,
 }
 
 impl Options {
@@ -51,7 +54,7 @@ impl Options {
         if self.block_length == Some(0) {
             return bad("block length", "0".into(), "must be at least 1");
         }
-        Ok(())
+        self.editing.map_or(Ok(()), |editing| editing.check())
     }
 }
 
@@ -90,6 +93,10 @@ pub struct Job {
     pub(crate) cache: Option<RowCache>,
     /// Blocks whose schedule is over, whether or not they still hold masks.
     pub(crate) passed: usize,
+    /// Whether the block of the last step is still edited, with or without masks.
+    pub(crate) held: bool,
+    /// Passes over the block since its last mask was decided.
+    post: usize,
     spelling: String,
     observer: Box<dyn Observer>,
     stopped: bool,
@@ -122,11 +129,10 @@ impl Job {
     ) -> Result<Self> {
         options.check()?;
         let length = canvas.response().len();
-        let count = options.block_length.map_or(1, |b| length.div_ceil(b));
         Ok(Self {
             rng: Rng::new(options.seed, options.stream),
             strategy,
-            place: BlockStep { index: usize::MAX, count, step: 0, entered_with: 0 },
+            place: BlockStep { index: usize::MAX, count: 0, step: 0, entered_with: 0, length: 0 },
             cache: options.cache.policy().map(RowCache::new),
             spelling: name.to_owned(),
             canvas,
@@ -136,6 +142,8 @@ impl Job {
             stopped: false,
             step_limit: 64 + 8 * length,
             passed: 0,
+            held: false,
+            post: 0,
         })
     }
 
@@ -159,9 +167,9 @@ impl Job {
         self.totals
     }
 
-    /// Whether no mask is left, or the observer ended it.
+    /// Whether no mask is left and nothing is to be edited, or the observer ended it.
     pub fn is_done(&self) -> bool {
-        self.stopped || self.canvas.is_done()
+        self.stopped || (self.canvas.is_done() && !self.held)
     }
 
     /// Whether the observer ended it before the last mask was gone.
@@ -171,16 +179,28 @@ impl Job {
 
     /// Writes the tokens of a step, applies the EOS policy, masks again what is to be, tells the observer.
     pub(crate) fn commit(&mut self, step: Decided<'_>) -> Result<()> {
-        let Decided { plan, picks, selection, cost } = step;
+        let Decided { plan, picks, edits, selection, cost } = step;
         self.place = plan.place;
-        if let Some(cache) = &mut self.cache {
+        if let Some(cache) = self.cache.as_mut().filter(|_| plan.cached) {
             cache.computed(&plan.rows, self.canvas.tokens());
         }
         let mask = self.canvas.ids().mask;
         let commits: Vec<Commit> =
             picks.iter().filter(|p| p.pick.token != mask).map(Sampled::commit).collect();
         let picks: Vec<_> = picks.iter().map(|p| p.pick).collect();
-        let filled = self.canvas.commit(self.totals.steps, &picks, &plan.block, self.options.eos);
+        // While a block is edited, an end of sequence in it is not final.
+        let policy = self.options.eos.on(plan.grid.is_some());
+        let eos = if self.options.editing.is_some() { EosPolicy::None } else { policy };
+        let mut filled = self.canvas.commit(self.totals.steps, &picks, &plan.block, eos);
+        let was: Vec<u32> = edits.iter().map(|e| self.canvas.tokens()[e.position]).collect();
+        self.canvas.edit(self.totals.steps, &edits);
+        if let Some(editing) = self.options.editing {
+            self.held = !self.leaves(plan, editing, edits.is_empty(), selection.last);
+            if !self.held {
+                self.passed = self.place.index + 1;
+                filled = self.canvas.fill(&plan.block, policy);
+            }
+        }
         // What an end of sequence has just filled is not undone.
         let remasked: Vec<usize> = selection.remask.iter().copied().filter(|p| !filled.contains(p)).collect();
         self.canvas.remask(&remasked);
@@ -190,21 +210,33 @@ impl Job {
                 self.canvas.abandon(self.canvas.response());
             }
         }
-        let record = self.record(plan, &selection, cost, commits, filled, remasked);
+        let edit = |(e, was): (&Pick, u32)| Edit {
+            position: e.position,
+            token: e.token,
+            was,
+            confidence: e.confidence,
+        };
+        let edits = edits.iter().zip(was).map(edit).collect();
+        let written = Written { commits, edits, filled, remasked };
+        let record = self.record(plan, &selection, cost, written);
         self.totals.add(&record);
         self.stopped |= self.observer.on_step(&record, &self.canvas).is_break();
         self.stalled().map_or(Ok(()), Err)
     }
 
-    fn record(
-        &self,
-        plan: &Plan,
-        selection: &Selection,
-        cost: StepCost,
-        commits: Vec<Commit>,
-        filled: Vec<usize>,
-        remasked: Vec<usize>,
-    ) -> StepRecord {
+    /// Whether a block that may be edited is over: a pass without masks changed nothing, or there were enough of them.
+    fn leaves(&mut self, plan: &Plan, editing: Editing, quiet: bool, scheduled: bool) -> bool {
+        if plan.place.step == 0 {
+            self.post = 0;
+        }
+        let left = !self.canvas.masked(plan.block.clone()).is_empty();
+        self.post += usize::from(!left);
+        let nothing = plan.masked().is_empty() && quiet;
+        scheduled || nothing || (!left && self.post > editing.post_steps)
+    }
+
+    fn record(&self, plan: &Plan, selection: &Selection, cost: StepCost, written: Written) -> StepRecord {
+        let Written { commits, edits, filled, remasked } = written;
         let dependency = selection.dependency.as_ref().filter(|_| self.observer.wants_dependency());
         StepRecord {
             step: self.totals.steps,
@@ -213,6 +245,7 @@ impl Job {
             commits,
             filled,
             remasked,
+            edits,
             stop: selection.stop,
             budget: selection.budget,
             dependency: dependency.map(|d| DependencyRecord {
@@ -240,6 +273,16 @@ impl Job {
 pub(crate) struct Decided<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) picks: Vec<Sampled>,
+    /// Decided tokens that are replaced.
+    pub(crate) edits: Vec<Pick>,
     pub(crate) selection: Selection,
     pub(crate) cost: StepCost,
+}
+
+/// What a step did to the canvas.
+struct Written {
+    commits: Vec<Commit>,
+    edits: Vec<Edit>,
+    filled: Vec<usize>,
+    remasked: Vec<usize>,
 }

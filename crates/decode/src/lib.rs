@@ -17,11 +17,13 @@
 
 pub mod audit;
 pub mod batch;
+mod blocks;
 pub mod cache;
 pub mod canvas;
 mod clock;
 pub mod decoder;
 pub mod dependency;
+pub mod editing;
 pub mod error;
 pub mod job;
 pub mod marginals;
@@ -43,6 +45,7 @@ pub mod trace;
 pub use cache::CacheSpec;
 pub use canvas::{Canvas, EosPolicy};
 pub use decoder::Decoder;
+pub use editing::Editing;
 pub use error::{Error, Result};
 pub use job::{Job, Options, Totals};
 pub use marginals::{HoldEos, Suppression};

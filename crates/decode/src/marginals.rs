@@ -142,7 +142,21 @@ pub struct LogitRows<'a> {
     pub logits: &'a mut [f32],
 }
 
-impl LogitRows<'_> {
+impl<'a> LogitRows<'a> {
+    /// The rows at the first of these positions, which follow one another as in `positions`; `None` if there are none.
+    pub(crate) fn among(self, positions: &[usize]) -> Option<Self> {
+        let last = *positions.last()?;
+        // A chunk that ends behind them is cut after the last one; masks and decided positions never coincide.
+        let count = match self.positions.iter().position(|&p| p == last) {
+            Some(index) => index + 1,
+            None if self.positions.first().is_some_and(|p| positions.contains(p)) => self.positions.len(),
+            None => return None,
+        };
+        let vocab = self.vocab();
+        let (logits, _) = self.logits.split_at_mut(count * vocab);
+        Some(LogitRows { positions: &self.positions[..count], logits })
+    }
+
     /// Size of the vocabulary.
     pub fn vocab(&self) -> usize {
         self.logits.len() / self.positions.len().max(1)

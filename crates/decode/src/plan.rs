@@ -5,10 +5,13 @@
 
 use std::ops::Range;
 
-use demask_model::{Query, Reuse, Shadow, Spec};
+use demask_model::config::Shift;
+use demask_model::{Grid, Query, Reuse, Shadow, Spec};
 
+use crate::blocks::Blocks;
 use crate::cache::Moment;
 use crate::canvas::{Canvas, Cell};
+use crate::editing::Editing;
 use crate::job::Job;
 use crate::strategy::{BlockStep, Extent, Needs};
 
@@ -18,8 +21,16 @@ pub(crate) struct Plan {
     pub(crate) block: Range<usize>,
     /// How many of `predict` are masks.
     masks: usize,
-    /// Positions to predict: the paper's `M`, then the others that the strategy wants to see.
+    /// How many of `predict` the strategy sees.
+    pub(crate) seen: usize,
+    /// Positions to predict: the paper's `M`, then the others that the strategy wants to see, then those that may be edited.
     pub(crate) predict: Vec<usize>,
+    /// The first position of a block, which is decided alone, whatever the strategy.
+    pub(crate) alone: bool,
+    /// Blocks of attention; `None` where every row sees every row.
+    pub(crate) grid: Option<Grid>,
+    /// Whether keys and values are kept.
+    pub(crate) cached: bool,
     /// Committed positions of the block that the strategy wants to verify.
     pub(crate) verify: Vec<usize>,
     /// Rows computed afresh; all of them without a cache.
@@ -32,26 +43,52 @@ pub(crate) struct Plan {
 impl Plan {
     /// Of the job's next step, on a backbone of this shape.
     pub(crate) fn of(job: &Job, spec: &Spec) -> Self {
-        let (block, masked, place) = enter(job);
+        let blocks = Blocks::of(&job.canvas, job.options.block_length, spec);
+        let (block, mut masked, place) = enter(job, &blocks);
         let needs = job.strategy.needs();
-        let (canvas, length) = (&job.canvas, job.canvas.tokens().len());
-        let rows = match &job.cache {
-            None => (0..length).collect(),
+        let (canvas, length, grid) = (&job.canvas, job.canvas.tokens().len(), blocks.attention);
+        // Decided from the last row of the block before, which must be final; the block itself is not yet run.
+        let first = masked.first().copied().filter(|&p| p > 0 && grid.is_some_and(|g| g.start(p) == p));
+        let alone = first.filter(|_| spec.shift == Shift::Block);
+        let run = match (alone, grid) {
+            (Some(first), Some(grid)) => grid.start(first - 1)..first,
+            _ => block.clone(),
+        };
+        masked.truncate(if alone.is_some() { 1 } else { masked.len() });
+        let last = run.end.saturating_sub(1);
+        let extent = match grid {
+            Some(grid) if needs.attention_layers == 0 => grid.end(last).min(length),
+            _ => length,
+        };
+        let cache = job.cache.as_ref().filter(|cache| cache.applies(grid));
+        let rows = match cache {
+            None => (0..extent).collect(),
             Some(cache) => {
                 let predicting = masked.iter().map(|&p| spec.predicting_row(p));
                 let hidden = needs.hidden.iter().flat_map(|row| masked.iter().map(move |&p| row.of(p)));
                 let needed: Vec<usize> = predicting.chain(hidden).collect();
-                cache.plan(&Moment { canvas, block: &block, place, step: job.totals.steps }, &needed)
+                cache.plan(&Moment { canvas, block: &run, place, step: job.totals.steps, grid }, &needed)
             }
         };
         // Of other positions there is an opinion only where their rows are computed.
         let fresh = |&p: &usize| rows.len() == length || rows.binary_search(&spec.predicting_row(p)).is_ok();
         let others = others(canvas, &block, needs).into_iter().filter(fresh);
-        let (masks, predict) = (masked.len(), masked.iter().copied().chain(others).collect());
+        let (masks, mut predict): (_, Vec<usize>) =
+            (masked.len(), masked.iter().copied().chain(others).collect());
+        let seen = predict.len();
+        if job.options.editing.is_some() && alone.is_none() {
+            predict.extend(Editing::editable(canvas, block.clone()).iter().filter(|p| fresh(p)));
+        }
         let committed = |&p: &usize| matches!(canvas.cells()[p], Cell::Committed { .. });
         let verify = block.clone().filter(|p| needs.verify && committed(p)).collect();
         let unconditional = (job.options.guidance != 0.0).then(|| unconditional(canvas));
-        Self { place, block, masks, predict, verify, rows, unconditional, needs }
+        let (alone, cached) = (alone.is_some(), cache.is_some());
+        Self { place, block, masks, seen, predict, alone, grid, cached, verify, rows, unconditional, needs }
+    }
+
+    /// Positions that may be edited.
+    pub(crate) fn editable(&self) -> &[usize] {
+        &self.predict[self.seen..]
     }
 
     /// The paper's `M`.
@@ -62,7 +99,7 @@ impl Plan {
     /// The queries of the step: the canvas, and the unconditional one where guidance asks for it.
     pub(crate) fn queries<'a>(&'a self, job: &'a mut Job) -> impl Iterator<Item = Query<'a>> {
         let reuse = |cache| Reuse { cache, rows: self.rows.as_slice() };
-        let (own, guide) = match &mut job.cache {
+        let (own, guide) = match job.cache.as_mut().filter(|_| self.cached) {
             None => (None, None),
             Some(cache) => (Some(reuse(&mut cache.rows)), Some(reuse(&mut cache.guide))),
         };
@@ -74,11 +111,13 @@ impl Plan {
             cache: own,
             shadow: (!self.verify.is_empty())
                 .then(|| Shadow { block: self.block.clone(), verify: &self.verify }),
+            blocks: self.grid,
         };
         let guided = self.unconditional.as_ref().map(|tokens| Query {
             tokens,
             predict: &self.predict,
             cache: guide,
+            blocks: self.grid,
             ..Query::default()
         });
         std::iter::once(query).chain(guided)
@@ -86,20 +125,18 @@ impl Plan {
 }
 
 /// The left-most block that has masks and whose schedule is not over, the masks up to its end (its own, and any that an
-/// earlier block's schedule left behind), and where the next step stands.
-fn enter(job: &Job) -> (Range<usize>, Vec<usize>, BlockStep) {
+/// earlier block's schedule left behind), and where the next step stands. A block that is still edited is not left.
+fn enter(job: &Job, blocks: &Blocks) -> (Range<usize>, Vec<usize>, BlockStep) {
     let (canvas, response) = (&job.canvas, job.canvas.response());
-    let length = job.options.block_length.unwrap_or(response.len());
     let first = canvas.masked(response.clone()).first().copied().unwrap_or(response.start);
-    let index = ((first - response.start) / length).max(job.passed);
-    let start = response.start + index * length;
-    let block = start..(start + length).min(response.end);
+    let index = if job.held { job.place.index } else { blocks.index(first).max(job.passed) };
+    let block = blocks.range(index);
     let masked = canvas.masked(response.start..block.end);
     let place = if job.place.index == index {
         BlockStep { step: job.place.step + 1, ..job.place }
     } else {
         let entered_with = canvas.masked(block.clone()).len();
-        BlockStep { index, step: 0, entered_with, ..job.place }
+        BlockStep { index, count: blocks.count(), step: 0, entered_with, length: blocks.length() }
     };
     (block, masked, place)
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use demask_model::{Backbone, HiddenRow, Query, Rows};
+use demask_model::{Backbone, Grid, HiddenRow, Query, Rows};
 
 use crate::batch::fitting;
 use crate::error::Result;
@@ -61,13 +61,20 @@ pub trait Probe {
 pub struct BackboneProbe<'a> {
     backbone: &'a dyn Backbone,
     token_budget: usize,
+    /// Blocks of block-causal attention; `None` is the model's usual.
+    blocks: Option<Grid>,
     asked: Cell<usize>,
 }
 
 impl<'a> BackboneProbe<'a> {
     /// At most `token_budget` rows are computed at a time (but at least one canvas).
     pub fn new(backbone: &'a dyn Backbone, token_budget: usize) -> Self {
-        Self { backbone, token_budget, asked: Cell::new(0) }
+        Self { backbone, token_budget, blocks: None, asked: Cell::new(0) }
+    }
+
+    /// The same under block-causal attention with these blocks.
+    pub fn in_blocks(self, blocks: Option<Grid>) -> Self {
+        Self { blocks, ..self }
     }
 
     /// Canvases asked about so far; each is one function evaluation.
@@ -91,6 +98,7 @@ impl Probe for BackboneProbe<'_> {
                 tokens: q.tokens,
                 predict: q.predict,
                 hidden: q.hidden,
+                blocks: self.blocks,
                 ..Query::default()
             });
             let mut batch: Vec<Query<'_>> = queries.collect();

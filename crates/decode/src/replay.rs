@@ -33,6 +33,9 @@ pub enum Place {
         confidence: f32,
         /// Probability of the token.
         probability: f32,
+        /// The token that an edit replaced, if this is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        was: Option<u32>,
     },
     /// An end of sequence that the policy put there.
     Filled {
@@ -106,13 +109,19 @@ impl Replay {
         let step = record.step;
         let committed = record.commits.iter().map(|c| {
             let (token, confidence, probability) = (c.token, c.confidence, c.probability);
-            Change { position: c.position, place: Place::Committed { token, step, confidence, probability } }
+            let place = Place::Committed { token, step, confidence, probability, was: None };
+            Change { position: c.position, place }
+        });
+        let edited = record.edits.iter().map(|e| {
+            let (token, confidence, probability) = (e.token, e.confidence, e.confidence);
+            let place = Place::Committed { token, step, confidence, probability, was: Some(e.was) };
+            Change { position: e.position, place }
         });
         let filled = record.filled.iter().map(|&p| Change { position: p, place: Place::Filled { step } });
         let again = Place::Masked { again: Some(step) };
         let masked = record.remasked.iter().map(|&p| Change { position: p, place: again });
         let mut changed: Vec<usize> = Vec::new();
-        for Change { position, place } in committed.chain(filled).chain(masked) {
+        for Change { position, place } in committed.chain(edited).chain(filled).chain(masked) {
             self.places[position] = place;
             changed.push(position);
         }
@@ -124,9 +133,19 @@ impl Replay {
 
     fn check(&self, record: &StepRecord) -> Result<(), String> {
         let commits = record.commits.iter().map(|c| c.position);
-        let mut all = commits.chain(record.filled.iter().copied()).chain(record.remasked.iter().copied());
+        let edits = record.edits.iter().map(|e| e.position);
+        let others = record.filled.iter().chain(&record.remasked).copied();
+        let mut all = commits.chain(edits).chain(others);
         if let Some(position) = all.find(|&p| p >= self.places.len()) {
             return Err(format!("position {position} is outside the canvas of {}", self.places.len()));
+        }
+        let stands =
+            |p: usize| matches!(self.places[p], Place::Committed { .. }).then(|| self.places[p].token(0, 0));
+        if let Some(edit) = record.edits.iter().find(|e| stands(e.position) != Some(e.was)) {
+            return Err(format!(
+                "position {} does not hold the token {} that is edited",
+                edit.position, edit.was
+            ));
         }
         match record.commits.iter().find(|c| !self.places[c.position].is_masked()) {
             Some(over) => {
@@ -167,6 +186,20 @@ mod tests {
             assert!(replay.step(&bad).is_err());
             assert_eq!(replay, begin());
         }
+    }
+
+    #[test]
+    fn an_edit_replaces_what_stands_there_and_nothing_else() {
+        let edit = |was| StepRecord {
+            edits: vec![crate::trace::Edit { position: 1, token: 9, was, confidence: 0.5 }],
+            ..record(1, &[], &[], &[])
+        };
+        let mut replay = begin();
+        assert!(replay.step(&edit(7)).is_err(), "a mask is not edited");
+        replay.step(&record(0, &[(1, 7)], &[], &[])).unwrap();
+        assert!(replay.step(&edit(8)).unwrap_err().contains("token 8"));
+        let change = replay.step(&edit(7)).unwrap()[0];
+        assert!(matches!(change.place, Place::Committed { token: 9, step: 1, was: Some(7), .. }));
     }
 
     #[test]

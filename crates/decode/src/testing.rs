@@ -48,7 +48,8 @@ impl Scene {
 
     fn on(canvas: Canvas, confidence: &[f32]) -> Self {
         let marginals: Vec<Marginal> = confidence.iter().map(|&c| marginal(c, 1.0 - c)).collect();
-        let block = BlockStep { index: 0, count: 1, step: 0, entered_with: marginals.len() };
+        let block =
+            BlockStep { index: 0, count: 1, step: 0, entered_with: marginals.len(), length: marginals.len() };
         Self { canvas, marginals, attention: None, block, index: 0, seed: 0 }
     }
 
@@ -187,6 +188,7 @@ pub(crate) fn record(
         commits: commits.iter().map(commit).collect(),
         filled: filled.to_vec(),
         remasked: remasked.to_vec(),
+        edits: Vec::new(),
         stop: None,
         budget: None,
         dependency: None,

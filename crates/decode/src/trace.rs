@@ -103,6 +103,9 @@ pub struct StepRecord {
     /// Positions masked again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remasked: Vec<usize>,
+    /// Decided tokens that were replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<Edit>,
     /// Why no more positions were taken.
     pub stop: Option<Stop>,
     /// Dependency budget.
@@ -120,6 +123,19 @@ pub struct StepRecord {
     pub rows: Vec<(usize, usize)>,
     /// Seconds by phase.
     pub seconds: Seconds,
+}
+
+/// A decided token replaced by a step.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq)]
+pub struct Edit {
+    /// Where.
+    pub position: usize,
+    /// What stands there now.
+    pub token: u32,
+    /// What stood there before.
+    pub was: u32,
+    /// Probability of the new token.
+    pub confidence: f32,
 }
 
 /// A token written by a step.

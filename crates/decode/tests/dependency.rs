@@ -64,7 +64,13 @@ fn true_dependency_by_enumeration() {
         assert_eq!(canvas.masked(0..ids.len()), positions);
         let step = Step {
             index: 0,
-            block: BlockStep { index: 0, count: 1, step: 0, entered_with: positions.len() },
+            block: BlockStep {
+                index: 0,
+                count: 1,
+                step: 0,
+                entered_with: positions.len(),
+                length: positions.len(),
+            },
             canvas: &canvas,
             masked: &positions,
             marginals: &[],

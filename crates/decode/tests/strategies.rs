@@ -26,23 +26,7 @@ type Table = Vec<Vec<f32>>;
 impl<F: Fn(&[u32]) -> Table + Send + Sync> Scripted<F> {
     fn new(script: F) -> Self {
         let ids = SpecialIds { mask: MASK, eos: vec![EOS], pad: None, bos: None };
-        let spec = Spec {
-            architecture: "scripted",
-            vocab: VOCAB,
-            hidden: VOCAB,
-            layers: 1,
-            heads: 1,
-            kv_heads: 1,
-            head_dim: 2,
-            ffn: 1,
-            eps: 1e-6,
-            rope_theta: 1e4,
-            max_positions: 4096,
-            tied: false,
-            qkv_bias: false,
-            shift: false,
-            ids,
-        };
+        let spec = Spec { vocab: VOCAB, hidden: VOCAB, max_positions: 4096, ..Spec::plain("scripted", ids) };
         Self { spec, script }
     }
 

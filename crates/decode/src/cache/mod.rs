@@ -12,7 +12,7 @@ mod policy;
 
 use std::ops::Range;
 
-use demask_model::{KvCache, Rows};
+use demask_model::{Grid, KvCache, Rows};
 
 use crate::canvas::{Canvas, Cell};
 use crate::strategy::BlockStep;
@@ -46,6 +46,8 @@ pub struct Moment<'a> {
     pub place: BlockStep,
     /// Number of the step, from 0.
     pub step: usize,
+    /// Blocks of attention; `None` where every row sees every row.
+    pub grid: Option<Grid>,
 }
 
 impl RowCache {
@@ -61,8 +63,20 @@ impl RowCache {
         }
     }
 
+    /// Whether it keeps anything on a model with these blocks of attention.
+    pub(crate) fn applies(&self, grid: Option<Grid>) -> bool {
+        grid.is_some() || self.policy.reach != Reach::Blocks
+    }
+
     /// Rows that the next step computes afresh, ascending; `needed` are among them.
     pub fn plan(&self, at: &Moment<'_>, needed: &[usize]) -> Vec<usize> {
+        if self.policy.reach == Reach::Blocks {
+            let mut rows = self.unfinished(at);
+            rows.extend_from_slice(needed);
+            rows.sort_unstable();
+            rows.dedup();
+            return rows;
+        }
         if self.is_due(at) {
             return (0..at.canvas.tokens().len()).collect();
         }
@@ -75,7 +89,12 @@ impl RowCache {
 
     /// Notes a pass over these rows of the canvas; one that failed is not noted and is planned again.
     pub fn computed(&mut self, rows: &[usize], tokens: &[u32]) {
-        if rows.len() == tokens.len() {
+        if self.policy.reach == Reach::Blocks {
+            let end = rows.last().map_or(0, |last| last + 1);
+            self.tokens.truncate(end);
+            self.tokens.resize(end, u32::MAX);
+            rows.iter().for_each(|&row| self.tokens[row] = tokens[row]);
+        } else if rows.len() == tokens.len() {
             self.age = 0;
             self.tokens = tokens.to_vec();
         } else {
@@ -97,6 +116,7 @@ impl RowCache {
     fn reached(&self, at: &Moment<'_>) -> Vec<usize> {
         let (tokens, cells) = (at.canvas.tokens(), at.canvas.cells());
         match self.policy.reach {
+            Reach::Blocks => self.unfinished(at),
             Reach::Suffix => (at.block.start..tokens.len()).collect(),
             Reach::Window { before, after } => {
                 let end = at.block.end.saturating_add(after).min(tokens.len());
@@ -107,6 +127,18 @@ impl RowCache {
                 (0..tokens.len()).filter(unsettled).collect()
             }
         }
+    }
+
+    /// The block, and before it whatever changed since it was computed with all that follows: a finished block is computed
+    /// once with its final tokens, in the pass that opens the next.
+    fn unfinished(&self, at: &Moment<'_>) -> Vec<usize> {
+        let tokens = at.canvas.tokens();
+        let Some(grid) = at.grid else { return (0..tokens.len()).collect() };
+        let end = grid.end(at.block.end.saturating_sub(1)).min(tokens.len());
+        let changed = |&row: &usize| self.tokens.get(row) != Some(&tokens[row]);
+        let block = grid.start(at.block.start);
+        let start = (0..end).find(changed).map_or(block, |row| grid.start(row).min(block));
+        (start..end).collect()
     }
 
     /// Attention of the whole canvas: fresh rows as they are, the others as they were.
@@ -166,8 +198,8 @@ mod tests {
         step: usize,
         in_block: usize,
     ) -> Vec<usize> {
-        let place = BlockStep { index: 0, count: 2, step: in_block, entered_with: 3 };
-        let rows = cache.plan(&Moment { canvas, block: &block, place, step }, &[block.start - 1]);
+        let place = BlockStep { index: 0, count: 2, step: in_block, entered_with: 3, length: 3 };
+        let rows = cache.plan(&Moment { canvas, block: &block, place, step, grid: None }, &[block.start - 1]);
         cache.computed(&rows, canvas.tokens());
         rows
     }
@@ -218,8 +250,8 @@ mod tests {
         let mut canvas = canvas();
         let mut cache = cache("delayed:refresh=0");
         let rows = |cache: &mut RowCache, canvas: &Canvas, step| {
-            let place = BlockStep { index: 0, count: 1, step, entered_with: 6 };
-            let rows = cache.plan(&Moment { canvas, block: &(2..8), place, step }, &[]);
+            let place = BlockStep { index: 0, count: 1, step, entered_with: 6, length: 6 };
+            let rows = cache.plan(&Moment { canvas, block: &(2..8), place, step, grid: None }, &[]);
             cache.computed(&rows, canvas.tokens());
             rows
         };
@@ -238,6 +270,32 @@ mod tests {
         put(&mut canvas, 4, 6, EosPolicy::None);
         assert_eq!(rows(&mut cache, &canvas, 6), [2, 3, 4]);
         assert_eq!(rows(&mut cache, &canvas, 7), [2, 3]);
+    }
+
+    #[test]
+    fn a_finished_block_is_computed_once_more_with_the_next() {
+        let mut canvas = canvas();
+        let mut cache = cache("auto");
+        let rows = |cache: &mut RowCache, canvas: &Canvas, block: Range<usize>| {
+            let place = BlockStep { index: 0, count: 2, step: 0, entered_with: 2, length: 4 };
+            let at = Moment { canvas, block: &block, place, step: 0, grid: Some(Grid::new(0, 4)) };
+            let rows = cache.plan(&at, &[]);
+            cache.computed(&rows, canvas.tokens());
+            (rows[0], rows[rows.len() - 1] + 1)
+        };
+        assert_eq!(rows(&mut cache, &canvas, 2..4), (0, 4), "nothing behind the block");
+        put(&mut canvas, 2, 5, EosPolicy::None);
+        put(&mut canvas, 3, 5, EosPolicy::None);
+        assert_eq!(rows(&mut cache, &canvas, 4..8), (0, 8), "the finished block and the next");
+        put(&mut canvas, 4, 5, EosPolicy::None);
+        assert_eq!(rows(&mut cache, &canvas, 4..8), (4, 8));
+        canvas.edit(3, &[Pick { position: 3, token: 6, confidence: 1.0 }]);
+        assert_eq!(
+            rows(&mut cache, &canvas, 4..8),
+            (0, 8),
+            "an edit computes its block and all that follows again"
+        );
+        assert_eq!(rows(&mut cache, &canvas, 4..8), (4, 8));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct CachePolicy {
 /// Rows recomputed between two passes over everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
+    /// The block, and finished ones that were not yet computed with their final tokens: exact under block-causal attention.
+    Blocks,
     /// The block and all that follows it.
     Suffix,
     /// The block and so many rows around it.
@@ -92,7 +94,7 @@ impl CacheSpec {
 
 impl Default for CacheSpec {
     fn default() -> Self {
-        "none".parse().unwrap_or_else(|_| unreachable!("a known name"))
+        "auto".parse().unwrap_or_else(|_| unreachable!("a known name"))
     }
 }
 
@@ -131,6 +133,15 @@ pub const ALL: &[Entry] = &[
         cost: "all rows",
         params: &[],
         build: |_| None,
+    },
+    Entry {
+        name: "auto",
+        aliases: &["blocks", "block-causal"],
+        summary: "keep keys and values of finished blocks where attention is block-causal, nothing elsewhere; exact",
+        source: "LLaDA2.0, SDAR (2025)",
+        cost: "the block, and the finished one before it once",
+        params: &[],
+        build: |_| Some(CachePolicy { reach: Reach::Blocks, on_entry: false, refresh: 0, warmup: 0 }),
     },
     Entry {
         name: "prefix",

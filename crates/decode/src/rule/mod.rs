@@ -11,6 +11,7 @@ mod rank;
 mod revision;
 mod schedule;
 mod seen;
+mod transfer;
 
 pub use confidence::{Confidence, SCORE};
 pub use graph::{attention, independent};
@@ -20,3 +21,4 @@ pub use rank::{passing, prefix, top_k};
 pub use revision::Revision;
 pub use schedule::{EPS, EVEN_STEPS, SHARING, Schedule, TIMESTEPS, TOKENS_PER_STEP, timestep_ratio};
 pub use seen::Seen;
+pub use transfer::{above_or_best, planned};

@@ -14,6 +14,7 @@ mod entropy_threshold;
 mod factor;
 mod hierarchical;
 mod klass;
+mod llada2;
 mod localleap;
 mod low_confidence;
 mod multi_block;
@@ -24,6 +25,7 @@ mod punt;
 mod ranked;
 mod remdm;
 mod saber;
+mod sdar;
 mod slowfast;
 mod threshold;
 mod wino;
@@ -68,6 +70,8 @@ pub const ALL: &[Entry] = &[
     saber::ENTRY,
     remdm::ENTRY,
     wino::ENTRY,
+    llada2::ENTRY,
+    sdar::ENTRY,
 ];
 
 /// A rule that chooses positions, with whatever it remembers between steps of one canvas.
@@ -154,6 +158,8 @@ pub struct BlockStep {
     pub step: usize,
     /// Masks in the block when it was entered.
     pub entered_with: usize,
+    /// Positions of a whole block; the first may share its own with the prompt, and the last may be cut short.
+    pub length: usize,
 }
 
 /// Which token goes to a chosen position.
