@@ -50,14 +50,13 @@ impl Round {
 
 /// Alternates the two on random tokens; `scratch` is a folder for one file.
 pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Result<Vec<Round>> {
-    let mask_id = backbone.spec().ids.mask;
     let settings = TvCacheSettings { masks_per_response: workload.masks, ..TvCacheSettings::default() };
     let mut rounds = Vec::new();
     for round in 0..workload.rounds {
         let responses: Vec<(Response, Vec<u32>)> =
             (0..workload.responses).map(|index| response(backbone, workload, round, index)).collect();
         let tasks: Vec<Masking<'_>> =
-            responses.iter().flat_map(|(r, tokens)| tasks(&settings, r, tokens, mask_id)).collect();
+            responses.iter().flat_map(|(r, tokens)| tasks(&settings, r, tokens, backbone.spec())).collect();
         // Which of the two goes first changes with every round, so that neither has the warmer machine.
         let (plain_seconds, cache_seconds) = if round.is_multiple_of(2) {
             let first = plain(backbone, workload, &tasks)?;

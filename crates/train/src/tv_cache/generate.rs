@@ -197,7 +197,7 @@ impl Generator<'_> {
     }
 
     fn tasks<'a>(&self, response: &'a Response, tokens: &'a [u32]) -> Vec<Masking<'a>> {
-        tasks(self.settings, response, tokens, self.backbone.spec().ids.mask)
+        tasks(self.settings, response, tokens, self.backbone.spec())
     }
 
     fn complete(&self, header: TvCacheHeader) -> Result<Outcome> {

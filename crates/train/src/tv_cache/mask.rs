@@ -6,12 +6,14 @@ use std::ops::Range;
 
 use demask_decode::mask::RandomMask;
 use demask_decode::rng::{Purpose, Rng};
+use demask_model::Spec;
 
 use super::settings::TvCacheSettings;
 
 /// Slots of random numbers that belong to no position.
 const REPEAT: u64 = u64::MAX - 1;
 const LENGTH: u64 = u64::MAX - 2;
+const BLOCK: u64 = u64::MAX - 3;
 
 /// One mask of one response.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +40,22 @@ pub(super) fn padded(settings: &TvCacheSettings, rng: Rng, least: usize) -> usiz
     }
 }
 
+/// Where a mask of a response lies: anywhere in it, and where the model attends block by block within one of its blocks,
+/// since a step of decoding never sees masks of two. Every block with a pair of positions is as likely as the next.
+pub(super) fn place(spec: &Spec, rng: Rng, index: u32, response: Range<usize>) -> Range<usize> {
+    let Some(grid) = spec.grid(response.start, None) else { return response };
+    let (mut blocks, mut start) = (Vec::new(), response.start);
+    while start < response.end {
+        let end = grid.end(start).min(response.end);
+        blocks.extend((end - start >= 2).then_some(start..end));
+        start = end;
+    }
+    match blocks.len() as u64 {
+        0 => response,
+        count => blocks.swap_remove((rng.bits(Purpose::Mask, u64::from(index), BLOCK) % count) as usize),
+    }
+}
+
 impl Mask {
     /// Mask number `index` of a response (two tokens at least) that occupies `response` of its canvas.
     pub(super) fn draw(settings: &TvCacheSettings, rng: Rng, index: u32, response: Range<usize>) -> Self {
@@ -57,6 +75,27 @@ mod tests {
         let draws = |id: u32| Mask::draw(&settings, randomness(&settings, &id.to_string()), 3, 10..30).draws;
         let twice = (0..4000).filter(|&id| draws(id) == 2).count();
         assert!((900..1100).contains(&twice), "{twice}");
+    }
+
+    #[test]
+    fn a_block_causal_model_is_masked_in_one_block() {
+        use demask_model::SpecialIds;
+        use demask_model::config::{Origin, Visibility};
+        let ids = SpecialIds { mask: 1, eos: vec![2], pad: None, bos: None };
+        let full = Spec::plain("x", ids);
+        let blocks = Spec {
+            attention: Visibility::BlockCausal,
+            origin: Origin::Prompt,
+            block: Some(8),
+            ..full.clone()
+        };
+        // A response from 5 to 26 in blocks of 8: 5..8, 8..16, 16..24 and 24..26.
+        let drawn = |id: u64| place(&blocks, Rng::new(1, id), 0, 5..26);
+        let all: std::collections::BTreeSet<_> =
+            (0..200).map(|id| (drawn(id).start, drawn(id).end)).collect();
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), [(5, 8), (8, 16), (16, 24), (24, 26)]);
+        assert_eq!(place(&blocks, Rng::new(1, 2), 0, 7..9), 7..9, "no block holds a pair");
+        assert_eq!(place(&full, Rng::new(1, 2), 0, 5..26), 5..26);
     }
 
     #[test]

@@ -4,10 +4,10 @@
 
 use demask_decode::dependency::{Dependency, Masked, Reveals};
 use demask_decode::probe::BackboneProbe;
-use demask_model::{Backbone, HiddenRow, Rows};
+use demask_model::{Backbone, HiddenRow, Rows, Spec};
 
 use super::format::{Example, Numbers, Stored};
-use super::mask::{Mask, randomness};
+use super::mask::{self, Mask, randomness};
 use super::settings::TvCacheSettings;
 use super::source::Response;
 use crate::error::Result;
@@ -62,13 +62,14 @@ pub(super) fn tasks<'a>(
     settings: &TvCacheSettings,
     response: &'a Response,
     tokens: &'a [u32],
-    mask_id: u32,
+    spec: &Spec,
 ) -> Vec<Masking<'a>> {
     let rng = randomness(settings, &response.id);
-    let start = response.prompt.len();
+    let whole = response.prompt.len()..tokens.len();
     let task = |index| {
-        let mask = Mask::draw(settings, rng, index, start..tokens.len());
-        Masking::new(response, tokens, index, mask, settings, mask_id)
+        let place = mask::place(spec, rng, index, whole.clone());
+        let mask = Mask::draw(settings, rng, index, place);
+        Masking::new(response, tokens, index, mask, settings, spec.ids.mask)
     };
     (0..settings.masks_per_response).map(task).collect()
 }
