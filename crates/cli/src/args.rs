@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use demask::decode::Context;
-use demask::decode::{CacheSpec, Draw, EosPolicy, HoldEos, StrategySpec};
+use demask::decode::{CacheSpec, Draw, Editing, EosPolicy, HoldEos, StrategySpec};
 use demask::model::checkpoint::{Dtype, source};
 use demask::model::{LoadOptions, Precision, Transformer};
 use demask::{Decoding, Loader, Model, Text, hub_options};
@@ -125,6 +125,11 @@ impl ModelArgs {
         Ok(loader.progress(downloads))
     }
 
+    /// The same, where a checkpoint without a tokenizer will do.
+    pub fn open_by_ids(&self) -> Result<Model> {
+        Ok(self.loader(&mut Downloads::default())?.by_ids().load()?)
+    }
+
     /// The model that the flags name, or the one inside this program.
     pub fn open(&self) -> Result<Model> {
         Ok(self.loader(&mut Downloads::default())?.load()?)
@@ -184,15 +189,21 @@ pub struct CanvasArgs {
     /// Seed of all randomness
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub seed: u64,
-    /// What happens after an end-of-sequence: fill-after, none, block-fill, stop
-    #[arg(long, default_value = "fill-after", value_name = "POLICY")]
+    /// What happens after an end-of-sequence: auto (block-fill where the model attends block by block, else fill-after), fill-after, none, block-fill, stop
+    #[arg(long, default_value = "auto", value_name = "POLICY")]
     pub eos: EosPolicy,
     /// Decode left to right in blocks of this many tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_length: Option<u32>,
-    /// Keys and values kept between steps, NAME[:key=value,…]: none (exact), prefix, dual, vicinity, delayed
-    #[arg(long, default_value = "none", value_name = "CACHE")]
+    /// Keys and values kept between steps, NAME[:key=value,…]: auto (exact), none (exact), prefix, dual, vicinity, delayed
+    #[arg(long, default_value = "auto", value_name = "CACHE")]
     pub cache: CacheSpec,
+    /// Replace decided tokens of the block by others whose probability is above this, beside any strategy (LLaDA2.1)
+    #[arg(long, value_name = "P")]
+    pub edit_threshold: Option<f32>,
+    /// Most passes over a block that has no mask left, while decided tokens may be replaced
+    #[arg(long, default_value_t = Editing::POST_STEPS, value_name = "N", requires = "edit_threshold")]
+    pub post_steps: usize,
     /// Classifier-free guidance; each step then costs two passes
     #[arg(long, default_value_t = 0.0, value_name = "SCALE", allow_negative_numbers = true)]
     pub cfg: f32,
@@ -226,6 +237,7 @@ impl CanvasArgs {
             block_length: self.block_length.map(|n| n as usize),
             cache: self.cache.clone(),
             guidance: self.cfg,
+            editing: self.edit_threshold.map(|threshold| Editing { threshold, post_steps: self.post_steps }),
         }
     }
 }

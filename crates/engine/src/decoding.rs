@@ -2,7 +2,8 @@
 //! [`Options`] of the decoder are made for a checkpoint.
 
 use demask_decode::{
-    CacheSpec, Canvas, Draw, EosPolicy, HoldEos, Job, Observer, Options, Sampling, StrategySpec, Suppression,
+    CacheSpec, Canvas, Draw, Editing, EosPolicy, HoldEos, Job, Observer, Options, Sampling, StrategySpec,
+    Suppression,
 };
 
 use crate::error::{Error, Result};
@@ -44,6 +45,8 @@ pub struct Decoding {
     pub cache: CacheSpec,
     /// Classifier-free guidance; each step then costs two passes.
     pub guidance: f32,
+    /// Decided tokens may be replaced.
+    pub editing: Option<Editing>,
 }
 
 impl Decoding {
@@ -64,9 +67,14 @@ impl Decoding {
 
 impl Model {
     /// The strategy of a decoding: the one chosen, else the checkpoint's own, else the paper's where the predictor it
-    /// needs is at hand.
+    /// needs is at hand, else the family's published loop.
     pub fn strategy(&self, decoding: &Decoding) -> StrategySpec {
-        let name = if self.context().predictor.is_some() { "demask" } else { "entropy" };
+        let name = match self.backbone().spec().architecture {
+            _ if self.context().predictor.is_some() => "demask",
+            "llada2" => "llada2",
+            "sdar" | "sdar-moe" => "sdar",
+            _ => "entropy",
+        };
         let general = || name.parse().unwrap_or_else(|_| unreachable!("a known name"));
         let chosen = decoding.strategy.clone().or_else(|| self.defaults().strategy.clone());
         chosen.unwrap_or_else(general)
@@ -92,6 +100,7 @@ impl Model {
             stream: decoding.stream,
             guidance: decoding.guidance,
             cache: decoding.cache.clone(),
+            editing: decoding.editing,
             suppression,
         })
     }
@@ -115,10 +124,11 @@ impl Model {
     /// An empty response behind a prompt.
     pub fn canvas(&self, prompt: &[u32], decoding: &Decoding) -> Result<Canvas> {
         let length = self.length(decoding, prompt.len())?;
-        if prompt.is_empty() && self.backbone().spec().shift {
+        let spec = self.backbone().spec();
+        if prompt.is_empty() && spec.shift.is_some() {
             return Err(Error::NothingBefore);
         }
-        Ok(Canvas::generate(prompt, length, self.ids())?)
+        Ok(Canvas::in_blocks(prompt, length, decoding.block_length, spec, self.ids())?)
     }
 
     /// A canvas whose masks stand anywhere; everything else stays as it is.
@@ -127,7 +137,7 @@ impl Model {
         if tokens.len() > spec.max_positions {
             return Err(Error::TextTooLong { tokens: tokens.len(), context: spec.max_positions });
         }
-        if spec.shift && tokens.first() == Some(&self.ids().mask) {
+        if spec.shift.is_some() && tokens.first() == Some(&self.ids().mask) {
             return Err(Error::NothingBefore);
         }
         Ok(Canvas::infill(tokens, self.ids())?)

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::{INDEX, Store, WEIGHTS};
+use demask_model::config::{Experts, Visibility};
 use demask_model::gguf::{self, Gguf};
 use demask_model::text::{ChatTemplate, Tokenizer};
 use demask_model::{Precision, Spec, memory};
@@ -16,12 +17,44 @@ use crate::load::PREDICTOR;
 use crate::text::Text;
 use crate::words::counted;
 
+/// Experts described.
+#[derive(Debug, Clone, Serialize)]
+struct ExpertsDescribed {
+    count: usize,
+    chosen: usize,
+    width: usize,
+    shared: usize,
+    layers: usize,
+}
+
+impl ExpertsDescribed {
+    fn of(experts: &Experts) -> Self {
+        let layers = experts.layers.iter().filter(|has| **has).count();
+        let Experts { count, chosen, width, shared, .. } = *experts;
+        Self { count, chosen, width, shared, layers }
+    }
+}
+
+impl fmt::Display for ExpertsDescribed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} chosen, width {}", self.chosen, self.count, self.width)?;
+        if self.shared > 0 {
+            write!(f, ", a shared one of {}", self.shared)?;
+        }
+        write!(f, ", in {}", counted(self.layers, "layer"))
+    }
+}
+
 /// A checkpoint described.
 #[derive(Debug, Clone, Serialize)]
 pub struct Description {
     folder: PathBuf,
     architecture: &'static str,
     parameters: usize,
+    active_parameters: usize,
+    experts: Option<ExpertsDescribed>,
+    attention: &'static str,
+    block: Option<usize>,
     vocab: usize,
     hidden: usize,
     layers: usize,
@@ -82,6 +115,10 @@ impl Description {
             folder: folder.to_owned(),
             architecture: spec.architecture,
             parameters: spec.parameters(),
+            active_parameters: spec.active_parameters(),
+            experts: spec.experts.as_ref().map(ExpertsDescribed::of),
+            attention: if spec.attention == Visibility::Full { "full" } else { "block-causal" },
+            block: spec.block.filter(|_| spec.attention == Visibility::BlockCausal),
             vocab: spec.vocab,
             hidden: spec.hidden,
             layers: spec.layers,
@@ -94,7 +131,7 @@ impl Description {
             max_positions: spec.max_positions,
             tied: spec.tied,
             qkv_bias: spec.qkv_bias,
-            shift: spec.shift,
+            shift: spec.shift.is_some(),
             mask: spec.ids.mask,
             eos: spec.ids.eos,
             pad: spec.ids.pad,
@@ -111,6 +148,13 @@ impl Description {
         })
     }
 
+    fn active(&self) -> String {
+        if self.active_parameters == self.parameters {
+            return String::new();
+        }
+        format!(", {:.1} M of them active", self.active_parameters as f64 / 1e6)
+    }
+
     /// The lines of the text: a name and what is said of it.
     fn lines(&self) -> Vec<(&'static str, String)> {
         let optional = |id: Option<u32>| id.map_or("none".into(), |id: u32| id.to_string());
@@ -120,8 +164,18 @@ impl Description {
             ("folder", self.folder.display().to_string()),
             (
                 "architecture",
-                format!("{}, {:.1} M parameters", self.architecture, self.parameters as f64 / 1e6),
+                format!(
+                    "{}, {:.1} M parameters{}",
+                    self.architecture,
+                    self.parameters as f64 / 1e6,
+                    self.active()
+                ),
             ),
+            (
+                "attention",
+                self.block.map_or("full".into(), |block| format!("block-causal, blocks of {block}")),
+            ),
+            ("experts", self.experts.as_ref().map_or("none".into(), ToString::to_string)),
             ("vocabulary", self.vocab.to_string()),
             ("hidden", format!("{} in {}, MLP {}", self.hidden, counted(self.layers, "layer"), self.ffn)),
             ("heads", format!("{} of {} with {} key/value heads", self.heads, self.head_dim, self.kv_heads)),

@@ -26,6 +26,7 @@ pub struct Loader<'a> {
     predictor: Option<PathBuf>,
     hub: Option<HubOptions>,
     progress: Option<&'a mut dyn Progress>,
+    by_ids: bool,
 }
 
 /// What is loaded.
@@ -50,7 +51,14 @@ impl Loader<'_> {
     }
 
     fn of(source: Origin) -> Self {
-        Self { source, options: LoadOptions::default(), predictor: None, hub: None, progress: None }
+        Self {
+            source,
+            options: LoadOptions::default(),
+            predictor: None,
+            hub: None,
+            progress: None,
+            by_ids: false,
+        }
     }
 
     /// Where it computes.
@@ -76,6 +84,11 @@ impl Loader<'_> {
         self
     }
 
+    /// A checkpoint without a tokenizer will do: it is run by ids, which are written as numbers.
+    pub fn by_ids(self) -> Self {
+        Self { by_ids: true, ..self }
+    }
+
     /// How to reach the Hub; [`hub_options`] if not chosen.
     pub fn hub(mut self, options: HubOptions) -> Self {
         self.hub = Some(options);
@@ -84,8 +97,8 @@ impl Loader<'_> {
 
     /// Who watches downloads.
     pub fn progress<'b>(self, progress: &'b mut dyn Progress) -> Loader<'b> {
-        let Self { source, options, predictor, hub, .. } = self;
-        Loader { source, options, predictor, hub, progress: Some(progress) }
+        let Self { source, options, predictor, hub, by_ids, .. } = self;
+        Loader { source, options, predictor, hub, progress: Some(progress), by_ids }
     }
 
     /// How the model reads and writes, without its weights, which are not even downloaded.
@@ -115,7 +128,8 @@ impl Loader<'_> {
         let predictor = self.find_predictor(&place, &backbone)?;
         let (text, defaults, name) = match (&self.source, &place) {
             (Origin::Named(name), Some(folder)) => {
-                (Text::open(folder)?, Defaults::open(folder)?, short_name(name, folder))
+                let text = if self.by_ids { Text::open_by_ids(folder)? } else { Text::open(folder)? };
+                (text, Defaults::open(folder)?, short_name(name, folder))
             }
             #[cfg(feature = "embedded")]
             _ => (embedded::text()?, embedded::defaults()?, embedded::NAME.to_owned()),

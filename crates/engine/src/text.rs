@@ -42,6 +42,20 @@ impl Text {
         Ok(Self::new(folder, spec, tokenizer, ChatTemplate::open(folder)?))
     }
 
+    /// Of a checkpoint folder that may have no tokenizer: then ids are written as numbers.
+    pub fn open_by_ids(folder: &Path) -> Result<Self> {
+        match Self::open(folder) {
+            Err(Error::Model(demask_model::Error::NotACheckpoint { .. }))
+                if folder.join("config.json").exists() =>
+            {
+                let spec = Spec::from_folder(folder)?;
+                let tokenizer = Tokenizer::of_numbers(folder, spec.vocab)?;
+                Ok(Self::new(folder, spec, tokenizer, None))
+            }
+            opened => opened,
+        }
+    }
+
     /// The same with another chat template.
     pub fn with_chat(mut self, chat: Option<ChatTemplate>) -> Self {
         if chat.is_some() {

@@ -2,11 +2,14 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use demask::decode::StepRecord;
+use demask::decode::observer::Recorder;
 use demask::{Answer, Generate, Model, One, Prompt, counted};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{DecodeArgs, ModelArgs};
 use crate::view::TerminalView;
@@ -19,6 +22,9 @@ pub struct Args {
     /// Read the prompt from a file
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompt_file: Option<PathBuf>,
+    /// The prompt as token ids; a checkpoint folder without a tokenizer will do
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file", "raw"])]
+    pub prompt_ids: Option<Vec<u32>>,
     /// Take the prompt as it is, without the chat template
     #[arg(long)]
     pub raw: bool,
@@ -69,12 +75,60 @@ impl ShowArgs {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let prompt = prompt(args)?;
-    let model = args.model.open()?;
-    let prompt = if args.raw { Prompt::Raw(prompt) } else { Prompt::User(prompt) };
-    let generate = model.generate(prompt).decoding(args.decode.decoding());
+    let (model, prompt) = match &args.prompt_ids {
+        Some(ids) => (args.model.open_by_ids()?, Prompt::Tokens(ids.clone())),
+        None => {
+            let prompt = prompt(args)?;
+            (args.model.open()?, if args.raw { Prompt::Raw(prompt) } else { Prompt::User(prompt) })
+        }
+    };
+    let decoding = args.decode.decoding();
+    let recorder = Arc::new(Mutex::new(Recorder::default()));
+    let generate = model.generate(prompt).decoding(decoding.clone()).observer(recorder.clone());
     let answer = args.show.watched(generate, &model).run()?;
-    show(&answer, &args.show)
+    if args.prompt_ids.is_none() || !args.show.json {
+        return show(&answer, &args.show);
+    }
+    if args.show.stats {
+        tell(&answer);
+    }
+    let start = answer.canvas.response().start;
+    let first =
+        model.backbone().spec().grid(start, decoding.block_length).map_or(0, |grid| grid.index(start));
+    let recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut object = object(&answer);
+    object["answer_ids"] = json!(answer.canvas.answer());
+    object["passes"] = recorder.records.iter().map(|record| pass(record, first)).collect();
+    writeln!(std::io::stdout().lock(), "{object}")?;
+    Ok(())
+}
+
+/// What one pass changed; blocks are counted from the first token of the canvas where attention goes by them.
+fn pass(record: &StepRecord, first_block: usize) -> Value {
+    let mut commits: Vec<_> = record.commits.iter().map(|c| (c.position, c.token)).collect();
+    commits.sort_unstable();
+    let column = |pairs: &[(usize, u32)]| -> (Vec<usize>, Vec<u32>) { pairs.iter().copied().unzip() };
+    let edits: Vec<_> = record.edits.iter().map(|e| (e.position, e.token)).collect();
+    let ((positions, tokens), (edited, edited_tokens)) = (column(&commits), column(&edits));
+    json!({
+        "block": first_block + record.block, "positions": positions, "tokens": tokens, "edited": edited,
+        "edited_tokens": edited_tokens, "computed_rows": record.computed_rows,
+    })
+}
+
+/// An answer as JSON.
+fn object(answer: &Answer) -> Value {
+    json!({
+        "text": answer.text,
+        "token_ids": answer.tokens,
+        "canvas": answer.response(),
+        "steps": answer.metrics.steps,
+        "forwards": answer.metrics.forwards,
+        "strategy": answer.strategy,
+        "cache": answer.cache.to_string(),
+        "seconds": answer.seconds,
+        "metrics": answer.metrics,
+    })
 }
 
 /// Prints an answer as the flags ask.
@@ -84,18 +138,7 @@ pub fn show(answer: &Answer, args: &ShowArgs) -> Result<()> {
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        let object = json!({
-            "text": answer.text,
-            "token_ids": answer.tokens,
-            "canvas": answer.response(),
-            "steps": answer.metrics.steps,
-            "forwards": answer.metrics.forwards,
-            "strategy": answer.strategy,
-            "cache": answer.cache.to_string(),
-            "seconds": answer.seconds,
-            "metrics": answer.metrics,
-        });
-        writeln!(out, "{object}")?;
+        writeln!(out, "{}", object(answer))?;
     } else {
         writeln!(out, "{}", answer.text)?;
     }

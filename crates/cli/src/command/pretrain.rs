@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use demask::eval::task::{self, Split};
+use demask::model::config::Shift;
 use demask::model::text::Tokenizer;
 use demask::model::{Spec, SpecialIds};
 use demask::train::pretrain::{Config, Run};
@@ -107,8 +108,13 @@ fn spec(config: &Config, tokenizer: &Tokenizer) -> Result<Spec> {
     let needed = |role: &str| {
         special(role).with_context(|| format!("{} names no {role}", tokenizer.settings().path().display()))
     };
+    let ids = SpecialIds {
+        mask: needed("mask_token")?,
+        eos: vec![needed("eos_token")?],
+        pad: special("pad_token"),
+        bos: special("bos_token"),
+    };
     Ok(Spec {
-        architecture: "dream",
         vocab: tokenizer.size(),
         hidden: model.hidden,
         layers: model.layers,
@@ -116,18 +122,13 @@ fn spec(config: &Config, tokenizer: &Tokenizer) -> Result<Spec> {
         kv_heads: model.kv_heads,
         head_dim: model.hidden / model.heads,
         ffn: model.ffn,
-        eps: 1e-6,
         rope_theta: model.rope_theta,
+        rotary: model.hidden / model.heads,
         max_positions: model.max_positions,
         tied: model.tied,
         qkv_bias: true,
-        shift: true,
-        ids: SpecialIds {
-            mask: needed("mask_token")?,
-            eos: vec![needed("eos_token")?],
-            pad: special("pad_token"),
-            bos: special("bos_token"),
-        },
+        shift: Shift::Global,
+        ..Spec::plain("dream", ids)
     })
 }
 

@@ -36,13 +36,13 @@ pub struct Args {
     #[arg(long, short = 's', value_name = "STRATEGY")]
     pub strategy: Option<StrategySpec>,
     /// What an end-of-sequence does in requests that do not say
-    #[arg(long, default_value = "fill-after", value_name = "POLICY")]
+    #[arg(long, default_value = "auto", value_name = "POLICY")]
     pub eos: EosPolicy,
     /// Decode requests that do not say in blocks of this many tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_length: Option<u32>,
     /// Keys and values kept between steps in requests that do not say, NAME[:key=value,…]
-    #[arg(long, default_value = "none", value_name = "CACHE")]
+    #[arg(long, default_value = "auto", value_name = "CACHE")]
     pub cache: CacheSpec,
     /// Canvases decoded together
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]

@@ -11,7 +11,8 @@ use demask::model::Spec;
 use demask::model::arch;
 use demask::model::checkpoint::synthetic::{self, Init, Tensor};
 use demask::model::checkpoint::{Dtype, write};
-use serde_json::{Value, json};
+use demask::model::layer::Use;
+use demask::model::shapes::{self, Shape};
 
 use crate::args::DtypeArg;
 
@@ -20,9 +21,9 @@ use crate::args::DtypeArg;
 pub struct Args {
     /// Folder to write
     pub out: PathBuf,
-    /// Whose shape to use
-    #[arg(long, value_enum, default_value_t = Shape::Dream7b)]
-    pub shape: Shape,
+    /// Whose shape to use, as `--shape list` lists them
+    #[arg(long, default_value = "dream-7b", value_parser = shape, value_name = "NAME")]
+    pub shape: &'static Shape,
     /// A config.json whose shape to use instead
     #[arg(long, value_name = "FILE", conflicts_with = "shape")]
     pub config: Option<PathBuf>,
@@ -46,44 +47,19 @@ pub struct Args {
     pub seed: u64,
 }
 
-/// Shapes of released models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Shape {
-    /// Dream-v0-7B: hidden 3584, 28 layers
-    #[value(name = "dream-7b")]
-    Dream7b,
-    /// LLaDA-8B: hidden 4096, 32 layers
-    #[value(name = "llada-8b")]
-    Llada8b,
-}
-
-/// LLaDA-8B's shape, as its config.json gives it.
-fn llada_8b() -> Value {
-    json!({
-        "architectures": ["LLaDAModelLM"], "model_type": "llada", "block_type": "llama", "activation_type": "silu",
-        "layer_norm_type": "rms", "vocab_size": 126464, "embedding_size": 126464, "d_model": 4096,
-        "mlp_hidden_size": 12288, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "max_sequence_length": 4096,
-        "rms_norm_eps": 1e-5, "rope": true, "rope_theta": 5e5, "weight_tying": false, "include_bias": false,
-        "include_qkv_bias": false, "mask_token_id": 126336, "pad_token_id": 126081, "eos_token_id": 126081
-    })
-}
-
-/// Dream-v0-7B's shape, as its config.json gives it.
-pub(crate) fn dream_7b() -> Value {
-    json!({
-        "architectures": ["DreamModel"], "model_type": "Dream", "torch_dtype": "bfloat16",
-        "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-        "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 131072,
-        "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": false, "hidden_act": "silu",
-        "mask_token_id": 151666, "pad_token_id": 151643, "bos_token_id": 151643, "eos_token_id": 151643
+/// The shape of a released model by its name.
+pub(crate) fn shape(name: &str) -> Result<&'static Shape, String> {
+    shapes::find(name).ok_or_else(|| {
+        let known: Vec<String> =
+            shapes::ALL.iter().map(|s| format!("\n  {:<20} {}", s.name, s.summary)).collect();
+        format!("the shapes are{}", known.concat())
     })
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let mut config = match &args.config {
-        None if args.shape == Shape::Llada8b => llada_8b(),
-        None => dream_7b(),
+        None => args.shape.config(),
         Some(path) => {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             serde_json::from_slice(&text)
@@ -91,8 +67,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
     };
     if let Some(layers) = args.layers {
-        let key = if config.get("n_layers").is_some() { "n_layers" } else { "num_hidden_layers" };
-        config[key] = layers.into();
+        config = shapes::with_layers(config, layers.into());
     }
     let text = serde_json::to_string_pretty(&config)?;
     let spec = Spec::from_json(&text, args.config.as_deref().unwrap_or("config.json".as_ref()))?;
@@ -119,7 +94,14 @@ pub fn run(args: &Args) -> Result<()> {
     }
     // Last, so that an interrupted run leaves a folder that is not a checkpoint.
     write::replace(&args.out.join("config.json"), |out| out.write_all(text.as_bytes()))?;
-    eprintln!("{}: {:.1} M parameters", args.out.display(), spec.parameters() as f64 / 1e6);
+    let millions = |count: usize| format!("{:.1} M", count as f64 / 1e6);
+    match spec.active_parameters() {
+        active if active < spec.parameters() => {
+            let (all, active) = (millions(spec.parameters()), millions(active));
+            eprintln!("{}: {all} parameters, {active} of them active", args.out.display());
+        }
+        all => eprintln!("{}: {} parameters", args.out.display(), millions(all)),
+    }
     Ok(())
 }
 
@@ -137,20 +119,19 @@ fn copy_tokenizer(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn tensors(spec: &Spec) -> Result<Vec<Tensor>> {
-    let architecture = arch::by_name(spec.architecture).context("the architecture has no tensor names")?;
-    let named = arch::tensors(spec, &architecture.names);
-    Ok(named
-        .into_iter()
-        .map(|(name, shape)| {
+    let mut all = Vec::new();
+    for parameter in arch::parameters(spec)? {
+        for (index, (name, shape)) in parameter.tensors().enumerate() {
             let init = match shape.as_slice() {
-                [_] if name.ends_with(".bias") => Init::Zeros,
-                [_] => Init::Ones,
                 // Keeps activations of every layer at about the size of its input.
-                dims => Init::Normal(1.0 / (dims[dims.len() - 1] as f32).sqrt()),
+                [_, width] => Init::Normal(1.0 / (*width as f32).sqrt()),
+                _ if index > 0 || parameter.kind == Use::Added => Init::Zeros,
+                _ => Init::Ones,
             };
-            Tensor { name, shape, init }
-        })
-        .collect())
+            all.push(Tensor { name, shape, init });
+        }
+    }
+    Ok(all)
 }
 
 /// How many tokens a config speaks of; the embedding may have more rows.

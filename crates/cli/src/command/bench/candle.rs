@@ -6,11 +6,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use candle_core::{D, Device, Tensor};
-use demask::model::arch::{self, Names};
 use demask::model::checkpoint::{Dtype, Store};
-use demask::model::{Backbone as _, LoadOptions, Precision, Query, Spec, Transformer};
+use demask::model::config::Visibility;
+use demask::model::layer::{Role, role};
+use demask::model::{Backbone as _, LoadOptions, Parameter, Precision, Query, Spec, Transformer, arch};
 use demask::plot::{Mark, Series};
 
 use super::measure::{Spread, alternate, ratio};
@@ -159,16 +160,27 @@ struct Layer {
 
 impl Plain {
     fn new(spec: &Spec, store: &Store) -> Result<Self> {
-        let Some(names) = arch::by_name(spec.architecture).map(|a| a.names) else {
-            bail!("unknown architecture {}", spec.architecture)
+        let plain = !spec.fused_qkv && !spec.qk_norm && spec.rotary == spec.head_dim;
+        if !plain || spec.experts.is_some() || spec.attention != Visibility::Full {
+            bail!(
+                "the candle side is written for dense models with full attention; {} is another",
+                spec.architecture
+            );
+        }
+        let all = arch::parameters(spec)?;
+        let find = |role, layer| {
+            let found = all.iter().find(|p| p.role == role && p.layer == layer);
+            found.with_context(|| format!("{} has no {role:?}", spec.architecture))
         };
-        let head = if spec.tied { names.embed } else { names.head };
+        let head = find(if spec.tied { role::EMBED } else { role::HEAD }, None)?;
         Ok(Self {
             spec: spec.clone(),
-            embed: tensor(store, &format!("{}.weight", names.embed))?,
-            layers: (0..spec.layers).map(|i| Layer::new(&names, i, store)).collect::<Result<_>>()?,
-            norm: tensor(store, &format!("{}.weight", names.norm))?,
-            head: map(store, head)?.0,
+            embed: tensor(store, &find(role::EMBED, None)?.tensor())?,
+            layers: (0..spec.layers)
+                .map(|i| Layer::new(&|role| find(role, Some(i)), store))
+                .collect::<Result<_>>()?,
+            norm: tensor(store, &find(role::NORM, None)?.tensor())?,
+            head: map(store, &head.name)?.0,
         })
     }
 
@@ -232,19 +244,19 @@ impl Plain {
 }
 
 impl Layer {
-    fn new(names: &Names, index: usize, store: &Store) -> Result<Self> {
-        let get = |name: &str| map(store, &names.in_layer(index, name));
-        let vector = |name: &str| tensor(store, &format!("{}.weight", names.in_layer(index, name)));
+    fn new<'p>(find: &dyn Fn(Role) -> Result<&'p Parameter>, store: &Store) -> Result<Self> {
+        let get = |role| map(store, &find(role)?.name);
+        let vector = |role| tensor(store, &find(role)?.tensor());
         Ok(Self {
-            attn_norm: vector(names.attn_norm)?,
-            q: get(names.q)?,
-            k: get(names.k)?,
-            v: get(names.v)?,
-            o: get(names.o)?,
-            ffn_norm: vector(names.ffn_norm)?,
-            gate: get(names.gate)?,
-            up: get(names.up)?,
-            down: get(names.down)?,
+            attn_norm: vector(role::ATTN_NORM)?,
+            q: get(role::Q)?,
+            k: get(role::K)?,
+            v: get(role::V)?,
+            o: get(role::O)?,
+            ffn_norm: vector(role::FFN_NORM)?,
+            gate: get(role::GATE)?,
+            up: get(role::UP)?,
+            down: get(role::DOWN)?,
         })
     }
 }

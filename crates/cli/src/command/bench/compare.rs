@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use demask::model::gguf::{Kind, Vocabulary, write};
-use demask::model::{Backbone as _, LoadOptions, Query, Spec, Transformer, synthetic};
+use demask::model::{Backbone as _, LoadOptions, Query, Spec, Transformer, shapes, synthetic};
 use demask::plot::{Mark, Series};
 use serde_json::Value;
 
@@ -74,7 +74,12 @@ pub fn run(args: &Args) -> Result<()> {
     if !program.is_file() {
         usage!("{} is not a program; name llama.cpp's llama-bench", program.display());
     }
-    let shape = ModelShape { config: args.config.clone(), layers: Some(args.layers), dtype: DtypeArg::Int8 };
+    let shape = ModelShape {
+        shape: &shapes::ALL[0],
+        config: args.config.clone(),
+        layers: Some(args.layers),
+        dtype: DtypeArg::Int8,
+    };
     let spec = shape.spec(None)?;
     let folder = tempfile::tempdir().context("cannot make a folder for the GGUF file")?;
     let mut report = Report::new("compare", &["weights", "engine", "tokens/s", "ratio to llama.cpp"]);

@@ -1,4 +1,4 @@
-//! `demask bench forward`: whole forward passes of a model of real shape, and where their time goes.
+//! `demask bench forward`: whole forward passes of a model of real shape, what they read, and where their time goes.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use anyhow::Result;
 use candle_core::{Device, Tensor};
 use demask::counted;
 use demask::kernels::Segment;
-use demask::model::layer::{Attention, Linear, Mlp, RmsNorm, Rope};
+use demask::model::layer::{Attention, Block, Embedding, Linear, Place};
 use demask::model::synthetic::Repeated;
-use demask::model::{Parameters as _, Precision, Spec};
+use demask::model::{Parameters as _, Precision, Spec, arch};
 use demask::plot::{Mark, Series};
 
 use super::gemm::noise;
@@ -16,6 +16,7 @@ use super::measure::{Samples, alternate};
 use super::model::{Canvas, ModelShape, operations, pass};
 use super::peak::Peak;
 use super::report::{Cell, Report};
+use super::touched::{self, Touched};
 use super::{Common, Threads};
 
 /// Forward passes of a 7B-shaped model: tokens/s, share of the peak, time by phase
@@ -35,7 +36,7 @@ pub struct Args {
     threads: Threads,
 }
 
-const PHASES: [&str; 7] = ["norms", "qkv", "rope", "attention", "output", "mlp", "head"];
+const PHASES: [&str; 6] = ["norm", "qkv", "attention", "output", "mlp", "head"];
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
@@ -47,7 +48,9 @@ pub fn run(args: &Args) -> Result<()> {
     let precision = args.shape.precision();
     let model = args.shape.build(spec.clone())?;
     let parts = Parts::new(&spec, precision)?;
-    let columns = ["L", "|M|", "tokens/s", "s", "of peak", "of peak by CPU time"];
+    let columns =
+        ["L", "|M|", "tokens/s", "s", "of peak", "of peak by CPU time", "experts read", "of bandwidth"];
+    let bandwidth = touched::bandwidth();
     let mut report = Report::new("forward", &[&columns[..], &PHASES[..]].concat());
     let (mut points, mut peak) = (Vec::new(), Peak::measure());
     for &length in &args.lengths {
@@ -64,6 +67,7 @@ pub fn run(args: &Args) -> Result<()> {
         let most = if matches!(precision, Precision::Int8 { .. }) { peak.int8 } else { peak.f32 };
         let (wall, cpu) = (samples[0].wall(), samples[0].cpu());
         let work = operations(&spec, &canvases);
+        let touched = Touched::by(&model, &canvases)?;
         points.push((length as f64, length as f64 / wall.median));
         let mut row = vec![
             Cell::Count(length),
@@ -72,6 +76,8 @@ pub fn run(args: &Args) -> Result<()> {
             Cell::Number(wall.median, 3),
             Cell::Share(work / wall.median / most),
             Cell::Share(work / cpu.median / most),
+            Cell::Text(experts(&spec, touched.count())),
+            Cell::Share(touched.bytes(&spec, precision)? / wall.median / bandwidth),
         ];
         row.extend(shares(&spec, &samples[1..]));
         report.rows.push(row);
@@ -82,12 +88,21 @@ pub fn run(args: &Args) -> Result<()> {
         format!("{}, {:?}", counted(spec.layers, "layer"), args.shape.dtype),
     );
     report.note("peak_f32", peak.f32, format!("peak f32 {:.1} G/s", peak.f32 / 1e9));
+    report.note("bandwidth", bandwidth, format!("memory {:.1} GB/s read", bandwidth / 1e9));
     report.note("peak_int8", peak.int8, format!("peak int8 {:.1} G/s", peak.int8 / 1e9));
     report.chart.title = format!("forward pass, {} layers", spec.layers);
     report.chart.x = "canvas length L".into();
     report.chart.y = "tokens/s".into();
     report.chart.series.push(Series { label: String::new(), mark: Mark::Line, points });
     report.show(&args.common.output)
+}
+
+/// How many experts a pass read, of all.
+fn experts(spec: &Spec, read: usize) -> String {
+    match &spec.experts {
+        None => "–".into(),
+        Some(e) => format!("{read} of {}", e.count * e.layers.iter().filter(|has| **has).count()),
+    }
 }
 
 /// Each phase's share of their sum, over all layers and one head; every phase is timed alone.
@@ -103,12 +118,9 @@ fn shares(spec: &Spec, phases: &[Samples]) -> Vec<Cell> {
 
 /// The layers of one block, each to be run alone.
 struct Parts {
-    norm: RmsNorm,
-    projections: [Linear; 3],
-    rope: Rope,
+    block: Block,
+    layer: usize,
     attention: Attention,
-    output: Linear,
-    mlp: Mlp,
     head: Linear,
 }
 
@@ -124,24 +136,14 @@ struct Inputs {
 
 impl Parts {
     fn new(spec: &Spec, precision: Precision) -> Result<Self> {
-        let (d, q, kv, ffn) = (spec.hidden, spec.q_width(), spec.kv_width(), spec.ffn);
+        // The last layer is of the kind that most are.
+        let (names, layer) = (arch::of(spec)?.names, spec.layers - 1);
         let mut from = Repeated::new(precision, 0);
         Ok(Self {
-            norm: RmsNorm::new(from.vector("norm", d)?, spec.eps),
-            projections: [
-                from.linear("q_proj", [q, d], spec.qkv_bias)?,
-                from.linear("k_proj", [kv, d], spec.qkv_bias)?,
-                from.linear("v_proj", [kv, d], spec.qkv_bias)?,
-            ],
-            rope: Rope { head_dim: spec.head_dim, theta: spec.rope_theta },
+            block: Block::load(spec, layer, &Place { names, layer: Some(layer) }, &mut from)?,
+            layer,
             attention: Attention { heads: spec.heads, kv_heads: spec.kv_heads, head_dim: spec.head_dim },
-            output: from.linear("o_proj", [d, q], false)?,
-            mlp: Mlp {
-                gate: from.linear("gate_proj", [ffn, d], false)?,
-                up: from.linear("up_proj", [ffn, d], false)?,
-                down: from.linear("down_proj", [d, ffn], false)?,
-            },
-            head: from.linear("lm_head", [spec.vocab, d], false)?,
+            head: from.linear(&Embedding::head(spec, &Place { names, layer: None })?)?,
         })
     }
 
@@ -161,22 +163,14 @@ impl Parts {
 
     fn run(&self, phase: usize, on: &Inputs) -> Result<()> {
         let out = match PHASES[phase] {
-            "norms" => {
-                self.norm.forward(&on.x)?;
-                self.norm.forward(&on.x)?
-            }
+            "norm" => self.block.attn_norm.forward(&on.x)?,
             "qkv" => {
-                self.projections[0].forward(&on.x)?;
-                self.projections[1].forward(&on.x)?;
-                self.projections[2].forward(&on.x)?
-            }
-            "rope" => {
-                self.rope.forward(&on.q, &on.positions)?;
-                self.rope.forward(&on.k, &on.positions)?
+                self.block.projections.queries(&on.x, &on.positions)?;
+                self.block.projections.keys_and_values(&on.x, &on.positions)?.0
             }
             "attention" => self.attention.forward(&on.q, &on.k, &on.v, &on.segments)?,
-            "output" => self.output.forward(&on.q)?,
-            "mlp" => self.mlp.forward(&on.x)?,
+            "output" => self.block.projections.output(&on.q)?,
+            "mlp" => self.block.feed_forward(&on.x, self.layer, &mut ())?,
             // In chunks, as logits are made: all rows at once would be gigabytes.
             _ => {
                 let rows = on.x.dim(0)?;

@@ -3,6 +3,7 @@
 //! Machines are noisy: what is compared runs alternately in one process, several times, and the median is shown with
 //! its quartiles. `measure` times, `report` shows.
 
+mod blocks;
 mod candle;
 mod compare;
 mod decode;
@@ -15,6 +16,7 @@ mod predictor;
 mod quality;
 mod report;
 mod scaling;
+mod touched;
 mod tv_cache;
 
 use anyhow::{Context as _, Result};
@@ -31,6 +33,7 @@ enum Command {
     Peak(peak::Args),
     Gemm(gemm::Args),
     Forward(forward::Args),
+    Blocks(blocks::Args),
     Decode(Box<decode::Args>),
     #[command(name = "tv-cache", alias = "cache")]
     TvCache(Box<tv_cache::Args>),
@@ -83,6 +86,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Peak(args) => peak::run(args),
         Command::Gemm(args) => gemm::run(args),
         Command::Forward(args) => forward::run(args),
+        Command::Blocks(args) => blocks::run(args),
         Command::Decode(args) => decode::run(args),
         Command::TvCache(args) => tv_cache::run(args),
         Command::Predictor(args) => predictor::run(args),

@@ -3,16 +3,21 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use demask::model::config::FeedForward;
+use demask::model::shapes::{self, Shape};
 use demask::model::{Backbone, Precision, Query, Spec, Transformer, synthetic};
 
 use crate::args::DtypeArg;
-use crate::command::synthesize::dream_7b;
+use crate::command::synthesize::shape;
 
 /// A model of some shape with random weights.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ModelShape {
-    /// A config.json whose shape to use [default: Dream-7B's]
-    #[arg(long, value_name = "FILE")]
+    /// Whose shape to use, as `demask synthesize` names them
+    #[arg(long, default_value = "dream-7b", value_parser = shape, value_name = "NAME")]
+    pub(super) shape: &'static Shape,
+    /// A config.json whose shape to use instead
+    #[arg(long, value_name = "FILE", conflicts_with = "shape")]
     pub(super) config: Option<PathBuf>,
     /// Number of layers instead of the config's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
@@ -26,7 +31,7 @@ impl ModelShape {
     /// The shape, with so many layers unless the flags say otherwise.
     pub(super) fn spec(&self, layers: Option<u16>) -> Result<Spec> {
         let mut config = match &self.config {
-            None => dream_7b(),
+            None => self.shape.config(),
             Some(path) => {
                 let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
                 serde_json::from_slice(&text)
@@ -34,8 +39,7 @@ impl ModelShape {
             }
         };
         if let Some(layers) = self.layers.or(layers) {
-            let key = if config.get("n_layers").is_some() { "n_layers" } else { "num_hidden_layers" };
-            config[key] = layers.into();
+            config = shapes::with_layers(config, layers.into());
         }
         Ok(Spec::from_json(&config.to_string(), self.config.as_deref().unwrap_or("config.json".as_ref()))?)
     }
@@ -89,17 +93,22 @@ pub(super) fn pass(backbone: &dyn Backbone, canvases: &[Canvas]) -> Result<()> {
 
 /// Multiplications and additions of a pass that really happen: the last layer's queries and MLP only for masked rows.
 pub(super) fn operations(spec: &Spec, canvases: &[Canvas]) -> f64 {
-    let (d, q, kv, ffn) =
-        (spec.hidden as f64, spec.q_width() as f64, spec.kv_width() as f64, spec.ffn as f64);
+    let (d, q, kv) = (spec.hidden as f64, spec.q_width() as f64, spec.kv_width() as f64);
     let keys = 2.0 * d * 2.0 * kv;
-    let rest = 2.0 * (d * q + q * d + 3.0 * d * ffn);
+    let ffn = |layer| match spec.feed_forward(layer) {
+        FeedForward::Dense(width) => 3.0 * d * width as f64,
+        FeedForward::Experts(e) => d * (e.count + 3 * (e.chosen * e.width + e.shared)) as f64,
+    };
+    let rest = |layer| 2.0 * (d * q + q * d + ffn(layer));
+    let last = spec.layers - 1;
     canvases
         .iter()
         .map(|canvas| {
             let (rows, wanted) = (canvas.len() as f64, canvas.masked.len() as f64);
             let scores = 4.0 * rows * q;
-            let layer = |rows_wanted: f64| rows * keys + rows_wanted * (rest + scores);
-            (spec.layers as f64 - 1.0) * layer(rows) + layer(wanted) + 2.0 * wanted * d * spec.vocab as f64
+            let layer = |index, wanted: f64| rows * keys + wanted * (rest(index) + scores);
+            let before: f64 = (0..last).map(|index| layer(index, rows)).sum();
+            before + layer(last, wanted) + 2.0 * wanted * d * spec.vocab as f64
         })
         .sum()
 }

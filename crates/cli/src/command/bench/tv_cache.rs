@@ -1,7 +1,7 @@
 //! `demask bench cache`: how much of the backbone's speed the making of a TV cache keeps.
 
 use anyhow::Result;
-use demask::model::{Backbone, Transformer};
+use demask::model::{Backbone, Transformer, shapes};
 use demask::plot::{Mark, Series};
 use demask::train::tv_cache::bench::{self, Workload};
 
@@ -50,7 +50,12 @@ pub fn run(args: &Args) -> Result<()> {
         Some(_) => Transformer::load(&args.model.folder()?, &options)?,
         None => {
             let dtype = args.model.dtype.unwrap_or(crate::args::DtypeArg::Int8);
-            let shape = ModelShape { config: args.config.clone(), layers: args.layers, dtype };
+            let shape = ModelShape {
+                shape: &shapes::ALL[0],
+                config: args.config.clone(),
+                layers: args.layers,
+                dtype,
+            };
             shape.build(shape.spec(Some(2))?)?
         }
     };
