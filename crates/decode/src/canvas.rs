@@ -167,6 +167,11 @@ impl Canvas {
         self.asked
     }
 
+    /// Where the response that was asked for lies: the canvas may go on to the end of its last block.
+    pub fn asked_response(&self) -> Range<usize> {
+        self.response.start..self.response.start + self.asked
+    }
+
     /// The response that was asked for, up to and with its first EOS.
     pub fn answer(&self) -> &[u32] {
         let end = self.text_tokens().len();
@@ -196,7 +201,7 @@ impl Canvas {
 
     /// The response up to and without its first EOS.
     pub fn text_tokens(&self) -> &[u32] {
-        let response = &self.tokens[self.response.start..self.response.start + self.asked];
+        let response = &self.tokens[self.asked_response()];
         let end = response.iter().position(|&t| self.is_eos(t)).unwrap_or(response.len());
         &response[..end]
     }

@@ -58,7 +58,7 @@ pub(crate) struct Settling {
 impl Settling {
     /// Nothing is decided yet; `revising` if the decoder masks committed tokens again, so that no prefix is final.
     pub(crate) fn new(canvas: &Canvas, revising: bool, stops: &[String]) -> Self {
-        let response = canvas.response();
+        let response = canvas.asked_response();
         Self {
             replay: Replay::of(canvas),
             tokens: canvas.tokens()[response.clone()].to_vec(),
@@ -77,6 +77,10 @@ impl Settling {
     pub(crate) fn step(&mut self, tokenizer: &Tokenizer, record: &StepRecord) -> Result<String, Refusal> {
         let (mask, eos) = (self.ids.mask, self.ids.eos[0]);
         for Change { position, place } in self.replay.step(record).map_err(Refusal::internal)? {
+            // What a last block holds beyond the response that was asked for is no part of it.
+            if !self.response.contains(&position) {
+                continue;
+            }
             let at = position - self.response.start;
             self.tokens[at] = place.token(mask, eos);
             if let Place::Committed { probability, .. } = place {

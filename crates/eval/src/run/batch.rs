@@ -100,7 +100,7 @@ impl Cell<'_> {
     fn judge(&self, member: Member<InBatch>, records: &Records) -> Result<Sample> {
         let Member { owner: InBatch { index, item, trace }, job, seconds: wall } = member;
         let (canvas, totals) = (job.canvas(), job.totals());
-        let ids = &canvas.tokens()[canvas.response()];
+        let ids = &canvas.tokens()[canvas.asked_response()];
         let response = self.model.text().response(ids, &item.until)?;
         let score = self.suite.score(index, &response)?;
         if let Some(trace) = trace {
