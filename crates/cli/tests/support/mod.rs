@@ -149,7 +149,12 @@ pub fn damages() -> Vec<(&'static str, Damage, &'static str)> {
         ),
         (
             "unknown architecture",
-            Box::new(|f: &Folder| f.change_json("config.json", |c| c["model_type"] = "gpt2".into())),
+            Box::new(|f: &Folder| {
+                f.change_json("config.json", |c| {
+                    c["architectures"] = serde_json::json!(["GPT2LMHeadModel"]);
+                    c["model_type"] = "gpt2".into();
+                });
+            }),
             "gpt2",
         ),
         (
