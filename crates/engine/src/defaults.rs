@@ -27,7 +27,7 @@ impl Defaults {
         if !path.exists() {
             return Ok(Self::default());
         }
-        let text = std::fs::read(&path).map_err(demask_model::Error::read(&path))?;
+        let text = demask_model::files::read(&path).map_err(demask_model::Error::read(&path))?;
         Self::from_json(&text, &path)
     }
 

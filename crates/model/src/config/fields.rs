@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::SpecialIds;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// The fields of a `config.json`, and the ids that the files beside it name.
 pub struct Fields<'a> {
@@ -114,7 +115,7 @@ impl Beside {
     /// Reads the files of a folder. One that is absent says nothing; a broken one is reported where it is used.
     pub(super) fn read(folder: &Path) -> Self {
         let json = |name: &str| {
-            let text = std::fs::read(folder.join(name)).ok()?;
+            let text = files::read(&folder.join(name)).ok()?;
             serde_json::from_slice::<Value>(&text).ok()
         };
         let eos = json("generation_config.json").map(|config| match &config["eos_token_id"] {
