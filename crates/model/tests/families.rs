@@ -75,7 +75,7 @@ fn furthest(a: &[f32], b: &[f32]) -> f32 {
 
 fn as_published(folder: &str, layers_with_experts: usize) {
     let model = model(folder);
-    let store = Store::open_file(&fixture(folder).join("expected.safetensors")).unwrap();
+    let store = Store::open_file(fixture(folder).join("expected.safetensors")).unwrap();
     for of in recorded(folder, &store) {
         let mut chosen = Chosen::default();
         let (hidden, logits) = forward(&model, &of, &mut chosen);

@@ -29,7 +29,7 @@ pub struct Block {
 #[derive(Debug)]
 pub enum Ffn {
     /// One MLP for every row.
-    Dense(Mlp),
+    Dense(Box<Mlp>),
     /// A few of many for each row.
     Experts(Box<Experts>),
 }
@@ -57,7 +57,9 @@ impl Block {
             projections: Projections::load(spec, place, from)?,
             ffn_norm: norm(FFN_NORM, from)?,
             ffn: match spec.feed_forward(layer) {
-                FeedForward::Dense(width) => Ffn::Dense(Mlp::load(spec.hidden, width, place, from)?),
+                FeedForward::Dense(width) => {
+                    Ffn::Dense(Box::new(Mlp::load(spec.hidden, width, place, from)?))
+                }
                 FeedForward::Experts(experts) => {
                     Ffn::Experts(Box::new(Experts::load(spec.hidden, experts, place, from)?))
                 }
