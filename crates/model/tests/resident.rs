@@ -78,7 +78,12 @@ fn experts_that_no_row_chose_are_never_read() {
     let file = bytes.canonicalize().unwrap().join("model.safetensors");
     let before = resident(&file);
     let (tokens, mut chosen) = ([3, 1, 4, 1], Chosen::default());
-    model.forward_watched(&mut [Query { tokens: &tokens, predict: &[0, 1, 2, 3], ..Query::default() }], &mut chosen).unwrap();
+    model
+        .forward_watched(
+            &mut [Query { tokens: &tokens, predict: &[0, 1, 2, 3], ..Query::default() }],
+            &mut chosen,
+        )
+        .unwrap();
     let after = resident(&file);
 
     let (mut read, mut experts, mut parts) = (0, 0, 0);

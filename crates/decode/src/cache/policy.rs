@@ -262,7 +262,7 @@ mod tests {
         for text in ["none", "dual:refresh=8", "vicinity:before=4,after=0"] {
             assert_eq!(text.parse::<CacheSpec>().unwrap().to_string(), text);
         }
-        assert_eq!(CacheSpec::default().policy(), None);
+        assert_eq!("none".parse::<CacheSpec>().unwrap().policy(), None);
         let dual = "dual".parse::<CacheSpec>().unwrap().policy().unwrap();
         assert_eq!(
             (dual.reach, dual.on_entry, dual.refresh),
