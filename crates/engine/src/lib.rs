@@ -14,6 +14,7 @@
 
 mod answer;
 pub mod batch;
+mod beside;
 mod decoding;
 mod defaults;
 mod description;
@@ -34,6 +35,7 @@ mod trace;
 mod words;
 
 pub use answer::Answer;
+pub use beside::Beside;
 pub use decoding::{Decoding, USUAL_LENGTH};
 pub use defaults::Defaults;
 pub use description::Description;
