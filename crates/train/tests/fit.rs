@@ -7,8 +7,8 @@ use std::path::Path;
 
 use demask_decode::dependency::{Parts, Predictor};
 use demask_engine::Shard;
-use demask_model::checkpoint::Dtype;
 use demask_model::HiddenRow;
+use demask_model::checkpoint::Dtype;
 use demask_train::fit::{Config, Fit, FitProgress, Fitted, Watcher, best};
 use demask_train::tv_cache::{Cache, HiddenRows, Stored, TvCacheSettings};
 use support::{assert_same, generate, responses, settings};
