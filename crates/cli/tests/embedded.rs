@@ -67,3 +67,45 @@ fn any_text_survives() {
     let run = demask(&["generate", "-n", "8", "naïve café 東京 \u{1F600}"]);
     assert_eq!(run.code, 0, "{}", run.err);
 }
+
+/// The prompts of a list in tests/fixtures/typed.
+fn typed(list: &str, file: &str) -> Vec<String> {
+    let path = format!("{}/../../tests/fixtures/typed/{list}/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let prompt = |line: &str| match serde_json::from_str::<Value>(line) {
+        Ok(Value::Object(map)) => map["prompt"].as_str().unwrap().to_owned(),
+        _ => line.to_owned(),
+    };
+    lines.map(prompt).collect()
+}
+
+#[test]
+fn it_knows_the_prompts_people_type_from_those_it_is_not_for() {
+    let text = demask::Loader::embedded().text().unwrap();
+    let remarked = |prompts: &[String]| {
+        let outside = prompts.iter().filter(|prompt| text.remark(prompt).unwrap().is_some()).count();
+        outside as f64 / prompts.len() as f64
+    };
+    for list in ["dev", "test"] {
+        let (alarms, hits) = (remarked(&typed(list, "prompts.jsonl")), remarked(&typed(list, "off-task.txt")));
+        assert!(alarms <= 0.05, "{list}: {alarms} of the prompts on task are remarked on");
+        assert!(hits >= 0.9, "{list}: only {hits} of the prompts off task are remarked on");
+    }
+}
+
+#[test]
+fn a_prompt_it_is_not_for_is_told_so_once_and_still_answered() {
+    for raw in [false, true] {
+        let mut args = vec!["generate", "-n", "16", "Write a poem about the sea"];
+        if raw {
+            args.push("--raw");
+        }
+        let run = demask(&args);
+        assert_eq!((run.code, run.out.trim().is_empty()), (0, false), "{}", run.err);
+        // A raw text need not be a question at all.
+        assert_eq!(run.err.matches("this small model knows").count(), usize::from(!raw), "{}", run.err);
+    }
+    let run = demask(&["generate", "-n", "16", PROMPT]);
+    assert!(!run.err.contains("this small model"), "{}", run.err);
+}

@@ -7,10 +7,11 @@ use demask_decode::dependency::{Parts, Predictor};
 use demask_model::Spec;
 use demask_model::checkpoint::Store;
 use demask_model::text::{ChatTemplate, Tokenizer, TokenizerSettings};
-use demask_tiny::{CONFIG, GENERATION, PREDICTOR, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS};
+use demask_tiny::{CONFIG, GENERATION, PREDICTOR, SCOPE, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS};
 
 use crate::defaults::Defaults;
 use crate::error::Result;
+use crate::scope::Scope;
 use crate::text::Text;
 
 pub use demask_tiny::NAME;
@@ -25,7 +26,8 @@ pub fn text() -> Result<Text> {
     let settings = TokenizerSettings::from_bytes(at("tokenizer_config.json"), TOKENIZER_CONFIG)?;
     let chat = ChatTemplate::from_settings(&settings)?;
     let tokenizer = Tokenizer::from_bytes(at("tokenizer.json"), TOKENIZER, settings, spec.vocab)?;
-    Ok(Text::new(NAME, spec, tokenizer, chat))
+    let scope = Scope::from_json(SCOPE, &at("scope.json"), spec.vocab)?;
+    Ok(Text::new(NAME, spec, tokenizer, chat).with_scope(Some(scope)))
 }
 
 /// Its shape and its weights as they are stored.

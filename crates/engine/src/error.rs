@@ -35,6 +35,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// scope.json cannot be used.
+    #[error("{}: {problem}", path.display())]
+    Scope {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A conversation was given to a model that has no chat template.
     #[error("{} has no chat template; give it the prompt as it is", path.display())]
     NoTemplate {

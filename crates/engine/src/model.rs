@@ -134,6 +134,19 @@ impl Model {
         &self.defaults
     }
 
+    /// What is to be said of a prompt that is none of the kinds this model is for: of a user's last message, never of
+    /// raw text, ids or gaps.
+    pub fn remark(&self, prompt: &Prompt) -> Result<Option<&str>> {
+        match prompt {
+            Prompt::User(message) => self.text.remark(message),
+            Prompt::Chat(messages) => {
+                let last = messages.iter().rev().find(|message| message.role() == "user");
+                last.and_then(|message| message.text()).map_or(Ok(None), |text| self.text.remark(text))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// An answer to a prompt, a chat, or a text with gaps: choose, then [`Generate::run`] or [`Generate::steps`].
     pub fn generate(&self, prompt: impl Into<Prompt>) -> Generate<'_, One> {
         Generate::one(self, prompt.into())

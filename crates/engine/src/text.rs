@@ -4,12 +4,14 @@
 //! template, those with which it ends a turn.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use demask_model::text::{ChatTemplate, Conversation, Message, Tokenizer};
 use demask_model::{Spec, SpecialIds};
 
 use crate::error::{Error, Result};
 use crate::gaps::{GapError, Piece, split};
+use crate::scope::Scope;
 
 /// Config, tokenizer and chat template of a checkpoint.
 #[derive(Debug, Clone)]
@@ -20,6 +22,7 @@ pub struct Text {
     chat: Option<ChatTemplate>,
     /// The mask, and ids that stand for no token.
     unwritable: Vec<u32>,
+    scope: Option<Arc<Scope>>,
 }
 
 impl Text {
@@ -32,14 +35,15 @@ impl Text {
     ) -> Self {
         let mut unwritable = tokenizer.holes();
         unwritable.push(spec.ids.mask);
-        Self { source: source.into(), spec, tokenizer, chat: None, unwritable }.with_chat(chat)
+        Self { source: source.into(), spec, tokenizer, chat: None, unwritable, scope: None }.with_chat(chat)
     }
 
     /// Of a checkpoint folder (its weights may be missing) or a GGUF file.
     pub fn open(folder: &Path) -> Result<Self> {
         let spec = Spec::from_folder(folder)?;
         let tokenizer = Tokenizer::open(folder, spec.vocab)?;
-        Ok(Self::new(folder, spec, tokenizer, ChatTemplate::open(folder)?))
+        let scope = Scope::open(folder, spec.vocab)?;
+        Ok(Self::new(folder, spec, tokenizer, ChatTemplate::open(folder)?).with_scope(scope))
     }
 
     /// Of a checkpoint folder that may have no tokenizer: then ids are written as numbers.
@@ -68,6 +72,19 @@ impl Text {
         }
         self.chat = chat;
         self
+    }
+
+    /// The same with another scope.
+    pub fn with_scope(mut self, scope: Option<Scope>) -> Self {
+        self.scope = scope.map(Arc::new);
+        self
+    }
+
+    /// What is to be said of a user's message that is none of the kinds the model is for; nothing where it is, and
+    /// nothing of a model without a scope.
+    pub fn remark(&self, message: &str) -> Result<Option<&str>> {
+        let Some(scope) = &self.scope else { return Ok(None) };
+        Ok(scope.remark(&self.tokenizer.encode(message)?))
     }
 
     /// The folder or file it came from.

@@ -84,6 +84,7 @@ async function race(entries, asked) {
   app.last = asked;
   complain("");
   at("outcome").textContent = "";
+  at("remark").textContent = "";
   busy(true);
   at("lanes").replaceChildren(...both.slice(0, entries.length).map((lane) => lane.root));
   lanes().forEach((lane, i) => lane.start(null, entries[i][0]));
@@ -110,6 +111,7 @@ async function follow(lane, body, control) {
       if (app.running !== control) return null;
       if (event === "start") {
         lane.start(new Run(data), data.strategy);
+        at("remark").textContent = data.remark ? `Note: ${data.remark}` : "";
         lane.show(player.count);
       } else if (event === "step") {
         lane.run.steps.push(data);

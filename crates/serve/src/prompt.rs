@@ -16,16 +16,25 @@ const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 #[derive(Debug, Clone)]
 pub(crate) enum Prompt {
     /// A response goes between two texts, the second mostly empty.
-    Open { before: Vec<u32>, after: Vec<u32> },
+    /// `remark` is what is to be said of a message that is none of the kinds the model is for.
+    Open { before: Vec<u32>, after: Vec<u32>, remark: Option<String> },
     /// Masks are where tokens are to be found; `start` is where the shown text begins.
     Gaps { tokens: Vec<u32>, start: usize },
 }
 
 impl Prompt {
+    /// What is to be said of it.
+    pub(crate) fn remark(&self) -> Option<&str> {
+        match self {
+            Self::Open { remark, .. } => remark.as_deref(),
+            Self::Gaps { .. } => None,
+        }
+    }
+
     /// Tokens that were given.
     pub(crate) fn given(&self, mask: u32) -> usize {
         match self {
-            Self::Open { before, after } => before.len() + after.len(),
+            Self::Open { before, after, .. } => before.len() + after.len(),
             Self::Gaps { tokens, .. } => tokens.iter().filter(|&&t| t != mask).count(),
         }
     }
@@ -52,7 +61,7 @@ pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(P
                 "has the model's mask token in it, which a suffix does not allow",
             ));
         }
-        Ok((Prompt::Open { before, after: after.clone() }, text))
+        Ok((Prompt::Open { before, after: after.clone(), remark: None }, text))
     });
     encoded.collect()
 }
@@ -105,7 +114,9 @@ pub(crate) fn chat(fields: &mut Fields, served: &Served) -> Result<Prompt> {
     let messages: Vec<Message> =
         messages.into_iter().enumerate().map(|(i, m)| message(i, m)).collect::<Result<_>>()?;
     let text = template.render(&Conversation::new(&messages))?;
-    Ok(Prompt::Open { before: tokens(served, "messages", &text)?, after: Vec::new() })
+    let before = tokens(served, "messages", &text)?;
+    let remark = served.model.remark(&demask_engine::Prompt::Chat(messages))?.map(str::to_owned);
+    Ok(Prompt::Open { before, after: Vec::new(), remark })
 }
 
 /// A message whose content is one text: templates print parts as they are.

@@ -81,8 +81,8 @@ impl Request {
         let model = &served.model;
         let decoding = Decoding { stream, ..self.decoding.clone() };
         let canvas = match prompt {
-            Prompt::Open { before, after } if after.is_empty() => model.canvas(before, &decoding)?,
-            Prompt::Open { before, after } => {
+            Prompt::Open { before, after, .. } if after.is_empty() => model.canvas(before, &decoding)?,
+            Prompt::Open { before, after, .. } => {
                 let length = model.length(&decoding, before.len() + after.len())?;
                 let masks = std::iter::repeat_n(model.ids().mask, length);
                 let tokens: Vec<u32> = before.iter().copied().chain(masks).chain(after.clone()).collect();

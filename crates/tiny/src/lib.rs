@@ -16,5 +16,7 @@ pub const WEIGHTS: &[u8] = include_bytes!("../checkpoint/model.safetensors");
 pub const TOKENIZER: &[u8] = include_bytes!("../checkpoint/tokenizer.json");
 /// `tokenizer_config.json`.
 pub const TOKENIZER_CONFIG: &[u8] = include_bytes!("../checkpoint/tokenizer_config.json");
+/// `scope.json`.
+pub const SCOPE: &[u8] = include_bytes!("../checkpoint/scope.json");
 /// `predictor.safetensors`.
 pub const PREDICTOR: &[u8] = include_bytes!("../checkpoint/predictor.safetensors");

@@ -7,5 +7,6 @@ pub mod optimizer;
 pub mod predictor;
 pub mod pretrain;
 pub mod schedule;
+pub mod scope;
 pub mod tokenizer;
 pub mod tv_cache;

@@ -82,6 +82,7 @@ pub fn run(args: &Args) -> Result<()> {
             (args.model.open()?, if args.raw { Prompt::Raw(prompt) } else { Prompt::User(prompt) })
         }
     };
+    remark(&model, &prompt)?;
     let decoding = args.decode.decoding();
     let recorder = Arc::new(Mutex::new(Recorder::default()));
     let generate = model.generate(prompt).decoding(decoding.clone()).observer(recorder.clone());
@@ -100,6 +101,14 @@ pub fn run(args: &Args) -> Result<()> {
     object["answer_ids"] = json!(answer.canvas.answer());
     object["passes"] = recorder.records.iter().map(|record| pass(record, first)).collect();
     writeln!(std::io::stdout().lock(), "{object}")?;
+    Ok(())
+}
+
+/// One line on standard error where the prompt is none of the kinds the model is for.
+pub fn remark(model: &Model, prompt: &Prompt) -> Result<()> {
+    if let Some(remark) = model.remark(prompt)? {
+        eprintln!("note: {remark}");
+    }
     Ok(())
 }
 

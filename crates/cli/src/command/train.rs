@@ -1,4 +1,6 @@
-//! `demask train predictor`: fits the dependency predictor to a TV cache (phase 2 of section 4.3).
+//! `demask train`: what decoding needs besides the backbone. Here `predictor`: fits the dependency predictor to a TV cache (phase 2 of section 4.3).
+
+mod scope;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Predictor(Box<PredictorArgs>),
+    Scope(scope::ScopeArgs),
 }
 
 /// Fits the dependency predictor to a TV cache; continues by itself where it was stopped
@@ -83,6 +86,7 @@ enum RowArg {
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Predictor(args) => predictor(args),
+        Command::Scope(args) => scope::run(args),
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Re
     start["id"] = server.ids.next("denoise").into();
     start["model"] = served.model.name().into();
     start["texts"] = json!(texts(served, canvas.tokens().iter().copied())?);
+    start["remark"] = json!(asked.prompt.remark());
     start["eos"] = json!(served.model.ids().eos);
     let text = request.settling(&asked.order);
     let running = server.engine.submit(served, vec![asked.order.clone()])?;

@@ -5,7 +5,7 @@ use demask::decode::StrategySpec;
 use demask::{Decoding, Message, Model, Prompt};
 
 use super::{Args, Partner, joined};
-use crate::command::generate::tell;
+use crate::command::generate::{remark, tell};
 
 pub(super) struct Local<'a> {
     model: Model,
@@ -38,6 +38,7 @@ impl Partner for Local<'_> {
             Some(_) => Prompt::from(messages),
             None => Prompt::Raw(joined(messages)),
         };
+        remark(&self.model, &prompt)?;
         let usual = self.args.decode.decoding();
         let decoding = Decoding { seed, strategy: strategy.cloned().or(usual.strategy.clone()), ..usual };
         let generate = self.model.generate(prompt).decoding(decoding);
