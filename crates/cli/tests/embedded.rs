@@ -88,7 +88,8 @@ fn it_knows_the_prompts_people_type_from_those_it_is_not_for() {
         outside as f64 / prompts.len() as f64
     };
     for list in ["dev", "test"] {
-        let (alarms, hits) = (remarked(&typed(list, "prompts.jsonl")), remarked(&typed(list, "off-task.txt")));
+        let (alarms, hits) =
+            (remarked(&typed(list, "prompts.jsonl")), remarked(&typed(list, "off-task.txt")));
         assert!(alarms <= 0.05, "{list}: {alarms} of the prompts on task are remarked on");
         assert!(hits >= 0.9, "{list}: only {hits} of the prompts off task are remarked on");
     }
@@ -102,7 +103,7 @@ fn a_prompt_it_is_not_for_is_told_so_once_and_still_answered() {
             args.push("--raw");
         }
         let run = demask(&args);
-        assert_eq!((run.code, run.out.trim().is_empty()), (0, false), "{}", run.err);
+        assert!(run.code == 0 && (raw || !run.out.trim().is_empty()), "{}", run.err);
         // A raw text need not be a question at all.
         assert_eq!(run.err.matches("this small model knows").count(), usize::from(!raw), "{}", run.err);
     }

@@ -1,5 +1,7 @@
 //! What right requests get.
 
+use demask_engine::Scope;
+use demask_model::Backbone;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -289,5 +291,18 @@ fn every_step_of_a_denoising_is_told() {
         let gaps = json!({ "text": "eva has [MASK:2] shells ." });
         let (events, _) = stream(&app, "/v1/denoise", &gaps).await;
         assert!(events.last().unwrap()["text"].as_str().unwrap().starts_with("eva has "));
+    });
+}
+
+#[test]
+fn a_message_outside_the_scope_is_remarked_on_at_the_start() {
+    run(async {
+        let vocabulary = backbone().spec().vocab;
+        let nothing = Scope::new("none of my kinds", -1.0, &vec![0.0; Scope::features_of(vocabulary)]);
+        let body = json!({ "messages": [{ "role": "user", "content": PROMPT }], "max_tokens": 8 });
+        for (scope, remark) in [(Some(nothing), json!("none of my kinds")), (None, Value::Null)] {
+            let (events, _) = stream(&toy_chat_for(scope), "/v1/denoise", &body).await;
+            assert_eq!(events[0]["remark"], remark);
+        }
     });
 }

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use demask_decode::dependency::Predictor;
-use demask_engine::{Decoding, Defaults, Model, Text};
+use demask_engine::{Decoding, Defaults, Model, Scope, Text};
 use demask_model::text::{ChatTemplate, Tokenizer, TokenizerSettings};
 use demask_model::{Backbone, Error, LoadOptions, Pass, Query, Result, Rows, Spec, Transformer};
 use demask_serve::{Served, Server, ServerSettings, app};
@@ -62,12 +62,17 @@ pub fn toy() -> Router {
 
 /// The same with a template that puts the turns one after the other.
 pub fn toy_chat() -> Router {
+    toy_chat_for(None)
+}
+
+/// The same for the prompts of a scope.
+pub fn toy_chat_for(scope: Option<Scope>) -> Router {
     let config = json!({ "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}<sep>" });
     let settings =
         TokenizerSettings::from_bytes("tokenizer_config.json", config.to_string().as_bytes()).unwrap();
     let chat = ChatTemplate::from_settings(&settings).unwrap();
     let served = served(Arc::new(backbone()));
-    let text = served.model.text().clone().with_chat(chat);
+    let text = served.model.text().clone().with_chat(chat).with_scope(scope);
     let served = Served { model: served.model.with_text(text), ..served };
     app(Server::start(served, ServerSettings::default()).unwrap().0)
 }

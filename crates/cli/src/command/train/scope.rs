@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use demask::engine::{SCOPE, Scope, Text};
 use demask::eval::task::{self, Split, off_task};
 use demask::train::scope::{Prompted, TrainedScope, fit};
-use demask::engine::{SCOPE, Scope, Text};
 
 use crate::args::TextArgs;
 
