@@ -79,6 +79,8 @@ pub enum DtypeArg {
     F16,
     /// Linear maps as bytes with a scale per 128 weights
     Int8,
+    /// Linear maps as four bits with a scale per 32 weights, the head as bytes
+    Q4,
 }
 
 impl DtypeArg {
@@ -89,6 +91,7 @@ impl DtypeArg {
             Self::Bf16 => Precision::Float(Dtype::Bf16),
             Self::F16 => Precision::Float(Dtype::F16),
             Self::Int8 => Precision::INT8,
+            Self::Q4 => Precision::Q4,
         }
     }
 }

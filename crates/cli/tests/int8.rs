@@ -37,6 +37,17 @@ fn a_quantised_folder_generates_what_quantising_at_load_does() {
 }
 
 #[test]
+fn four_bits_as_a_user_runs_them() {
+    let folder = Folder::new();
+    let to = folder.path("q4");
+    let made = demask(&["quantize", &fixture(), &to, "--dtype", "q4"]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    assert!(made.out.contains("q4 in groups of 32"), "{}", made.out);
+    let stored = tokens(&["--model", &to, "--threads", "1"]);
+    assert_eq!(stored, tokens(&["--model", &fixture(), "--dtype", "q4", "--threads", "2"]));
+}
+
+#[test]
 fn measurements_print_tables_json_and_pictures() {
     let folder = Folder::new();
     let out = folder.path("bench");
@@ -59,7 +70,9 @@ fn measurements_print_tables_json_and_pictures() {
         }
     }
     let run = demask(&["bench", "gemm", "--shape", "64x48", "--rows", "3", "--repeats", "1"]);
-    assert!(run.code == 0 && run.out.contains("of peak"), "{}{}", run.out, run.err);
+    assert!(run.code == 0 && run.out.contains("of limit"), "{}{}", run.out, run.err);
+    let run = demask(&["bench", "bandwidth", "--repeats", "1"]);
+    assert!(run.code == 0 && run.out.contains("GB/s"), "{}{}", run.out, run.err);
     let wrong = demask(&["bench", "gemm", "--shape", "64"]);
     assert!(wrong.code == 2 && wrong.err.contains("KxN"), "{}", wrong.err);
 }

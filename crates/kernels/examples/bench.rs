@@ -1,6 +1,6 @@
 //! Prints what the kernels reach on this machine, in units of CPU time so that a busy machine does not spoil it.
 //!
-//! `cargo run --release -p demask-kernels --example bench [gemm|attention|rows|int8]`; products are interleaved with
+//! `cargo run --release -p demask-kernels --example bench [gemm|attention|rows|int8|few]`; products are interleaved with
 //! the `gemm` crate's, and the ratio of the medians is printed.
 #![allow(unsafe_code, reason = "the gemm crate takes pointers, and so does the CPU clock")]
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
@@ -8,8 +8,9 @@
 use std::time::Instant;
 
 use demask_kernels::{
-    Heads, QuantizedWeights, Segment, Shape, Strided, Weights, attention, attention_backward, gemm, gemm_i8,
-    matmul, rms_norm, rms_norm_backward, rope, silu_gate, silu_gate_backward, softmax_stats, total_variation,
+    Heads, QuantizedWeights, Segment, Shape, Strided, Weights, attention, attention_backward, gemm,
+    gemm_quantized, matmul, rms_norm, rms_norm_backward, rope, silu_gate, silu_gate_backward, softmax_stats,
+    total_variation,
 };
 
 fn main() {
@@ -53,6 +54,16 @@ fn main() {
             (4096, 256, 768, 64),
         ] {
             int8(m, k, n, group);
+        }
+    }
+    if want("few") {
+        let peaks = [demask_kernels::peak_int8(), demask_kernels::peak_four(), demask_kernels::bandwidth()];
+        let [int8, four, memory] = peaks.map(|peak| peak / 1e9);
+        println!("peak int8 {int8:.1}, q4 {four:.1} GOPS, memory {memory:.1} GB/s");
+        for (k, n) in [(3584, 9472), (9472, 3584)] {
+            for m in [1, 16, 32, 64, 512] {
+                few(m, k, n, peaks);
+            }
         }
     }
     if want("attention") {
@@ -137,7 +148,7 @@ fn int8(m: usize, k: usize, n: usize, group: usize) {
     let mut y = vec![0.0; m * n];
     let operations = 2.0 * (m * k * n) as f64;
     let times = (0..((1e11 / operations) as usize).clamp(5, 100))
-        .map(|_| cpu_time(|| gemm_i8(&x, m, &w, None, &mut y)));
+        .map(|_| cpu_time(|| gemm_quantized(&x, m, &w, None, &mut y)));
     let times: Vec<f64> = times.collect();
     let best = times.iter().copied().fold(f64::INFINITY, f64::min);
     let time = median(times);
@@ -147,6 +158,32 @@ fn int8(m: usize, k: usize, n: usize, group: usize) {
         operations / time / 1e9,
         operations / best / 1e9
     );
+}
+
+/// Bytes and four bits in turn; shares are of the smaller of peak and memory.
+fn few(m: usize, k: usize, n: usize, [int8, four, memory]: [f64; 3]) {
+    let (x, w) = (noise(m * k, 1), noise(n * k, 2));
+    let bytes = QuantizedWeights::quantize(Weights::F32(&w), n, k, 128).expect("a valid group");
+    let nibbles =
+        |group| QuantizedWeights::quantize_four(Weights::F32(&w), n, k, group, None).expect("a valid group");
+    let all = [("int8 128", bytes, int8), ("q4 32", nibbles(32), four), ("q4 128", nibbles(128), four)];
+    let mut y = vec![0.0; m * n];
+    let operations = 2.0 * (m * k * n) as f64;
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for _ in 0..((5e10 / operations) as usize).clamp(5, 60) {
+        for (times, (_, w, _)) in times.iter_mut().zip(&all) {
+            times.push(cpu_time(|| gemm_quantized(&x, m, w, None, &mut y)));
+        }
+    }
+    print!("{m:>6}x{k:>5}x{n:>5}");
+    for (times, (name, w, peak)) in times.into_iter().zip(&all) {
+        let limit = peak.min(operations * memory / (w.size_in_bytes() + 4 * m * (k + n)) as f64);
+        let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let rate = operations / median(times);
+        let (share, at_best) = (100.0 * rate / limit, 100.0 * operations / best / limit);
+        print!("  {name}: {:.1} GOPS, {share:.0} % of the limit, {at_best:.0} at best", rate / 1e9);
+    }
+    println!();
 }
 
 fn attend(count: usize, len: usize, heads: Heads) {

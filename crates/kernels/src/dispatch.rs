@@ -4,13 +4,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::arch::generic::Generic;
-use crate::arch::{Op, Simd, WithDot};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{
+    Maddubs,
     avx2::Avx2,
     avx512::Avx512,
     vnni::{Avx512Vnni, AvxVnni},
 };
+use crate::arch::{Nibbles, Op, Simd, WithDot};
 
 /// Instruction sets the kernels are written for, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,6 +155,19 @@ impl Level {
             Bytes::AvxVnni(dot) => op.with(dot),
             #[cfg(target_arch = "x86_64")]
             Bytes::Avx512Vnni(dot) => op.with(dot),
+        }
+    }
+
+    /// Tells `op` the products with weights of four bits.
+    pub(crate) fn with_nibbles<O: WithDot>(self, op: O) -> O::Out {
+        match self.bytes {
+            Bytes::Generic(dot) => op.with(Nibbles(dot)),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx2(simd) => op.with(Maddubs(simd)),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::AvxVnni(dot) => op.with(Nibbles(dot)),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx512Vnni(dot) => op.with(Nibbles(dot)),
         }
     }
 }

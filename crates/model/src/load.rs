@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
+use demask_kernels::Bits;
 
 use crate::arch;
 use crate::checkpoint::digest::{Content, digest};
-use crate::checkpoint::quantized::{self, packed_name, scale_name};
+use crate::checkpoint::quantized::{Packing, packed_name, scale_name};
 use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized, Store};
 use crate::config::Spec;
 use crate::error::{Error, Result};
@@ -38,16 +39,35 @@ pub enum Precision {
         /// Depths that share a scale.
         group: usize,
     },
+    /// Linear maps as four bits in groups of this many depths, the head as bytes; the embedding as stored. CPU only.
+    Q4 {
+        /// Depths that share a scale.
+        group: usize,
+    },
 }
 
 impl Precision {
     /// Bytes with the usual group.
-    pub const INT8: Self = Self::Int8 { group: quantized::GROUP };
+    pub const INT8: Self = Self::Int8 { group: Packing::INT8.group };
+    /// Four bits with the usual group.
+    pub const Q4: Self = Self::Q4 { group: Packing::Q4.group };
 
     pub(crate) fn float(self) -> Option<Dtype> {
         match self {
             Self::Float(dtype) => Some(dtype),
-            Self::Int8 { .. } => None,
+            Self::Int8 { .. } | Self::Q4 { .. } => None,
+        }
+    }
+
+    /// How a parameter is packed, if it is to be.
+    pub fn packing(self, which: &Parameter) -> Option<Packing> {
+        match self {
+            _ if !which.quantises() => None,
+            Self::Float(_) => None,
+            Self::Int8 { group } => Some(Packing { bits: Bits::Eight, group }),
+            // The last map decides the token, and is a fourteenth of a large model.
+            Self::Q4 { .. } if which.layer.is_none() => Some(Packing::INT8),
+            Self::Q4 { group } => Some(Packing { bits: Bits::Four, group }),
         }
     }
 }
@@ -64,6 +84,7 @@ impl LoadOptions {
         let precision = self.dtype.map(|precision| match precision {
             Precision::Float(dtype) => dtype.to_string(),
             Precision::Int8 { group } => format!("int8 in groups of {group}"),
+            Precision::Q4 { group } => format!("q4 in groups of {group}"),
         });
         Provenance { files, aliases, precision }
     }
@@ -175,7 +196,7 @@ pub(crate) fn linear_of(weight: Weight, bias: Option<Mapped>, device: &Device) -
         }
         Weight::Bytes(weight) if device.is_cpu() => Linear::Quantized { weight, bias: bias.map(vector) },
         Weight::Bytes(_) => {
-            let problem = "int8 weights run on the CPU only; this device takes bfloat16";
+            let problem = "quantised weights run on the CPU only; this device takes bfloat16";
             return Err(Error::Query(problem.into()));
         }
     })
@@ -218,15 +239,15 @@ impl FromStore<'_> {
                 None => Weight::Bytes(weight),
             });
         }
-        match dtype {
-            Some(Precision::Int8 { group }) => {
+        match dtype.and_then(|dtype| dtype.packing(which)) {
+            Some(packing) => {
                 let stored = self.store.tensor_shaped(&name, &which.shape)?;
-                let weight = Quantized::quantize(&stored, group)?;
+                let weight = Quantized::quantize(&stored, packing)?;
                 // Its pages are not needed any more, and would otherwise count beside the bytes made of them.
                 stored.release();
                 Ok(Weight::Bytes(weight))
             }
-            _ => Ok(Weight::Numbers(self.tensor(&name, &which.shape)?)),
+            None => Ok(Weight::Numbers(self.tensor(&name, &which.shape)?)),
         }
     }
 }

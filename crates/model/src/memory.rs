@@ -2,6 +2,7 @@
 //! against the measured peak.
 
 use crate::arch;
+use crate::checkpoint::quantized::Packing;
 use crate::config::{FeedForward, Spec};
 use crate::layer::{Parameter, Use};
 use crate::load::Precision;
@@ -59,8 +60,7 @@ pub fn estimate(
             _ if parameter.kind == (Use::Table { tied: false }) && !converted => 0.0,
             None => stored,
             Some(Precision::Float(dtype)) => dtype.size() as f64,
-            Some(Precision::Int8 { group }) if parameter.quantises() => 1.0 + 4.0 / group as f64,
-            Some(Precision::Int8 { .. }) => stored,
+            Some(precision) => precision.packing(parameter).map_or(stored, Packing::size),
         };
         parameter.elements() as f64 * per
     };

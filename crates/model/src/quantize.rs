@@ -1,4 +1,4 @@
-//! A checkpoint folder rewritten with its linear maps as bytes (`demask quantize`): the Hub's layout, ready to be mapped.
+//! A checkpoint folder rewritten with its linear maps quantised (`demask quantize`): the Hub's layout, ready to be mapped.
 //!
 //! Tensors are made one at a time, so any checkpoint can be quantised in little memory. Invariant: `config.json` is
 //! written last, so an interrupted run leaves a folder that is not a checkpoint.
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::arch;
-use crate::checkpoint::quantized::{GROUP_KEY, packed_name, scale_name, stored_shapes};
+use crate::checkpoint::quantized::{Packing, packed_name, scale_name, stored_shapes};
 use crate::checkpoint::write::{self, Declared, Written};
 use crate::checkpoint::{INDEX, Mapped, Quantized, Store, WEIGHTS};
 use crate::config::Spec;
 use crate::error::{Error, Result};
-use crate::load::ORIGIN;
+use crate::load::{ORIGIN, Precision};
 
 /// Endings of weight files in other formats, which a quantised folder does not repeat.
 const OTHER_WEIGHTS: &[&str] = &["bin", "pt", "pth", "gguf", "msgpack", "h5", "onnx"];
@@ -23,8 +23,8 @@ const OTHER_WEIGHTS: &[&str] = &["bin", "pt", "pth", "gguf", "msgpack", "h5", "o
 /// How to quantise.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Depths that share a scale.
-    pub group: usize,
+    /// To what: bytes or four bits.
+    pub precision: Precision,
     /// Largest file.
     pub max_shard_bytes: u64,
 }
@@ -33,8 +33,8 @@ pub struct Settings {
 enum Source {
     /// Stored as it is.
     Copy(Mapped),
-    Packed(Mapped),
-    Scales(Mapped),
+    Packed(Mapped, Packing),
+    Scales(Mapped, Packing),
 }
 
 /// Quantises the checkpoint in `from` into the folder `to`; `progress` is told each tensor's name.
@@ -63,13 +63,15 @@ pub fn folder(
 
     let declared: Vec<Declared> = plan.iter().map(|(declared, _)| declared.clone()).collect();
     let sources: BTreeMap<&str, &Source> = plan.iter().map(|(d, s)| (d.name.as_str(), s)).collect();
-    let metadata = BTreeMap::from([
-        (GROUP_KEY.to_owned(), settings.group.to_string()),
-        (ORIGIN.to_owned(), store.fingerprint(&spec)),
-    ]);
+    let packings = plan.iter().filter_map(|(_, source)| match source {
+        Source::Packed(_, packing) => Some((packing.group_key().to_owned(), packing.group.to_string())),
+        _ => None,
+    });
+    let origin = (ORIGIN.to_owned(), store.fingerprint(&spec));
+    let metadata = packings.chain([origin]).collect();
     let options = write::Options { max_shard_bytes: settings.max_shard_bytes, metadata };
-    let quantize = |weight: &Mapped| {
-        let quantized = Quantized::quantize(weight, settings.group).map_err(std::io::Error::other);
+    let quantize = |weight: &Mapped, packing| {
+        let quantized = Quantized::quantize(weight, packing).map_err(std::io::Error::other);
         weight.release();
         quantized
     };
@@ -77,14 +79,19 @@ pub fn folder(
         progress(&tensor.name);
         match sources[tensor.name.as_str()] {
             Source::Copy(tensor) => out.write_all(tensor.as_bytes()),
-            Source::Packed(weight) => out.write_all(quantize(weight)?.packed()),
-            Source::Scales(weight) => out.write_all(quantize(weight)?.scale_bytes()),
+            Source::Packed(weight, packing) => out.write_all(quantize(weight, *packing)?.packed()),
+            Source::Scales(weight, packing) => out.write_all(quantize(weight, *packing)?.scale_bytes()),
         }
     })?;
     copy_rest(from, to)?;
     // Other programs see from this that they cannot read the weights.
+    let (bits, group) = match settings.precision {
+        Precision::Q4 { group } => (4, group),
+        Precision::Int8 { group } => (8, group),
+        Precision::Float(_) => unreachable!("the plan refuses it"),
+    };
     config["quantization_config"] = json!({
-        "quant_method": arch::OWN_QUANTISATION, "bits": 8, "group_size": settings.group, "sym": true,
+        "quant_method": arch::OWN_QUANTISATION, "bits": bits, "group_size": group, "sym": true,
     });
     let text = serde_json::to_string_pretty(&config).map_err(Error::json(&config_path))?;
     write::replace(&to.join("config.json"), |out| out.write_all(text.as_bytes()))?;
@@ -93,15 +100,24 @@ pub fn folder(
 
 fn plan(spec: &Spec, store: &Store, settings: &Settings) -> Result<Vec<(Declared, Source)>> {
     let mut plan = Vec::new();
+    if let Precision::Float(dtype) = settings.precision {
+        return Err(Error::Query(format!("{dtype} is no quantisation; ask for int8 or q4")));
+    }
     for parameter in arch::parameters(spec)? {
         let whole = store.tensor_shaped(&parameter.tensor(), &parameter.shape)?;
-        if parameter.quantises() {
-            let [packed, scales] = stored_shapes(parameter.matrix(), settings.group)
+        if let Some(packing) = settings.precision.packing(&parameter) {
+            let [packed, scales] = stored_shapes(parameter.matrix(), packing)
                 .map_err(|problem| Error::Query(problem.to_string()))?;
-            let (u8, f32) = (safetensors::Dtype::U8, safetensors::Dtype::F32);
+            let (u8, scale) = (safetensors::Dtype::U8, packing.scale_dtype());
             let name = &parameter.name;
-            plan.push((Declared::new(packed_name(name), u8, &packed), Source::Packed(whole.clone())));
-            plan.push((Declared::new(scale_name(name), f32, &scales), Source::Scales(whole.clone())));
+            plan.push((
+                Declared::new(packed_name(name), u8, &packed),
+                Source::Packed(whole.clone(), packing),
+            ));
+            plan.push((
+                Declared::new(scale_name(name), scale, &scales),
+                Source::Scales(whole.clone(), packing),
+            ));
         }
         // A table is looked up, so it is kept as numbers; tied to the head it is both.
         if parameter.stays() {

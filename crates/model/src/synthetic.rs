@@ -43,12 +43,10 @@ impl Repeated {
         normal(key, self.seed, deviation, &mut values);
         let weight = Mapped::from_f32(&shape, values);
         let bias = which.bias().map(|_| vec![0.0; shape[0]].into());
-        Ok(match self.precision {
-            Precision::Int8 { group } if which.quantises() => {
-                Linear::Quantized { weight: Quantized::quantize(&weight, group)?, bias }
-            }
-            Precision::Float(dtype) => Linear::Mapped { weight: weight.to_dtype(dtype), bias },
-            Precision::Int8 { .. } => Linear::Mapped { weight, bias },
+        Ok(match (self.precision.packing(which), self.precision) {
+            (Some(packing), _) => Linear::Quantized { weight: Quantized::quantize(&weight, packing)?, bias },
+            (None, Precision::Float(dtype)) => Linear::Mapped { weight: weight.to_dtype(dtype), bias },
+            (None, _) => Linear::Mapped { weight, bias },
         })
     }
 }

@@ -176,17 +176,17 @@ impl Transformer {
         let Spec { heads, kv_heads, head_dim, .. } = self.spec;
         let block = &self.blocks[layer];
         let normed = block.attn_norm.forward(x)?;
-        let (k, v) = block.projections.keys_and_values(&normed, &packed.positions)?;
         // In the last layer only the wanted rows need queries and a feed-forward half.
-        let (x, normed, positions, segments) = match wanted {
-            None => (x.clone(), normed, &packed.positions, &packed.segments),
+        let (x, [q, k, v], segments) = match wanted {
+            None => (x.clone(), block.projections.all(&normed, &packed.positions)?, &packed.segments),
             Some(wanted) => {
+                let (k, v) = block.projections.keys_and_values(&normed, &packed.positions)?;
                 let rows = Tensor::new(wanted.rows.as_slice(), x.device())?;
                 let (x, normed) = (x.index_select(&rows, 0)?, normed.index_select(&rows, 0)?);
-                (x, normed, &wanted.positions, &wanted.segments)
+                let q = block.projections.queries(&normed, &wanted.positions)?;
+                (x, [q, k, v], &wanted.segments)
             }
         };
-        let q = block.projections.queries(&normed, positions)?;
         let attention = Attention { heads, kv_heads, head_dim };
         let attended =
             keys.attend(layer, &attention, &Asked { q, k, v, segments, shadows: &packed.shadows })?;

@@ -16,7 +16,7 @@ fn load(folder: &Path, dtype: Option<Precision>) -> Transformer {
 }
 
 fn settings(group: usize) -> Settings {
-    Settings { group, max_shard_bytes: 1 << 30 }
+    Settings { precision: Precision::Int8 { group }, max_shard_bytes: 1 << 30 }
 }
 
 /// Logits of every position but the first of a half-masked canvas.

@@ -1,28 +1,41 @@
-//! `demask quantize`: a checkpoint whose linear maps are bytes, which maps and starts at once.
+//! `demask quantize`: a checkpoint whose linear maps are bytes or four bits, which maps and starts at once.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use demask::counted;
-use demask::model::checkpoint::quantized;
+use demask::model::Precision;
+use demask::model::checkpoint::quantized::Packing;
 use demask::model::quantize::{self, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::folder;
 
-/// Writes a checkpoint with its linear maps as bytes (half the size of bf16)
+/// Writes a checkpoint with its linear maps as bytes (half the size of bf16) or as four bits
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Checkpoint folder or Hub name
     pub model: String,
     /// Folder to write
     pub out: PathBuf,
-    /// Weights of a row that share a scale
-    #[arg(long, default_value_t = quantized::GROUP, value_name = "N")]
-    pub group: usize,
+    /// Bits of a weight
+    #[arg(long, value_enum, default_value_t = Bits::Int8)]
+    pub dtype: Bits,
+    /// Weights of a row that share a scale [default: 128 of int8, 32 of q4]
+    #[arg(long, value_name = "N")]
+    pub group: Option<usize>,
     /// Largest file in MiB; more weights make more shards
     #[arg(long = "shard-size", alias = "shard", default_value_t = 4096, value_name = "MIB")]
     pub shard: u64,
+}
+
+/// What weights become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Bits {
+    /// Bytes
+    Int8,
+    /// Four bits, the head bytes
+    Q4,
 }
 
 /// Runs the command.
@@ -32,7 +45,17 @@ pub fn run(args: &Args) -> Result<()> {
     if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} tensors, {wide_msg}") {
         bar.set_style(style);
     }
-    let settings = Settings { group: args.group, max_shard_bytes: args.shard << 20 };
+    let (name, group, precision) = match args.dtype {
+        Bits::Int8 => {
+            let group = args.group.unwrap_or(Packing::INT8.group);
+            ("int8", group, Precision::Int8 { group })
+        }
+        Bits::Q4 => {
+            let group = args.group.unwrap_or(Packing::Q4.group);
+            ("q4", group, Precision::Q4 { group })
+        }
+    };
+    let settings = Settings { precision, max_shard_bytes: args.shard << 20 };
     let written = quantize::folder(&folder, &args.out, &settings, &mut |name| {
         bar.inc(1);
         bar.set_message(name.to_owned());
@@ -40,11 +63,10 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     let written = written?;
     println!(
-        "{}: {:.2} GiB in {}, int8 in groups of {}",
+        "{}: {:.2} GiB in {}, {name} in groups of {group}",
         args.out.display(),
         written.tensor_bytes as f64 / f64::from(1 << 30),
         counted(written.files.len(), "file"),
-        args.group
     );
     Ok(())
 }

@@ -83,7 +83,9 @@ pub fn run(args: &Args) -> Result<()> {
         DtypeArg::F32 => Dtype::F32,
         DtypeArg::Bf16 => Dtype::Bf16,
         DtypeArg::F16 => Dtype::F16,
-        DtypeArg::Int8 => usage!("write the checkpoint as bf16 and make it int8 with `demask quantize`"),
+        DtypeArg::Int8 | DtypeArg::Q4 => {
+            usage!("write the checkpoint as bf16 and quantise it with `demask quantize`")
+        }
     };
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let options = write::Options { max_shard_bytes: args.shard << 20, ..write::Options::default() };

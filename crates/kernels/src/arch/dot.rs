@@ -1,8 +1,10 @@
-//! Exact sums of byte products, the instruction layer of the int8 matrix product.
+//! Exact sums of byte products, the instruction layer of the products with quantised weights.
 //!
 //! Weights are bytes offset by 128 (`w + 128`, so 1..=255) in panels: for each [`DEPTH`] depths, [`COLS`] columns of
-//! [`DEPTH`] bytes. Activations are in −127..=127. Every implementation returns the same 32-bit sums.
+//! [`DEPTH`] bytes; [`super::Nibbles`] does the same with four bits. Activations are in −127..=127. Every
+//! implementation returns the same 32-bit sums.
 
+use crate::arch::Simd;
 use crate::arch::generic::Generic;
 use crate::memory::Plain;
 
@@ -23,8 +25,14 @@ pub(crate) trait WithDot {
     fn with<D: Dot>(self, dot: D) -> Self::Out;
 }
 
+/// Most vectors and rows a register tile of any instruction set has.
+pub(crate) const MOST_VECTORS: usize = 3;
+pub(crate) const MOST_ROWS: usize = 8;
+
 /// Lanes of 32-bit sums of byte products.
 pub(crate) trait Dot: Copy + Send + Sync {
+    /// The `f32` vectors that sums become, with as many lanes.
+    type Float: Simd;
     /// What an activation is stored as.
     type Act: Plain;
     /// What a weight is stored as once prepared.
@@ -42,6 +50,8 @@ pub(crate) trait Dot: Copy + Send + Sync {
     const STEP: usize;
     /// Whether [`Dot::prepare`] writes another form of the panel.
     const PREPARES: bool;
+    /// Weights in a byte of a panel.
+    const PER_BYTE: usize = 1;
     /// Rows that are in cache together, and panels that pass over them together.
     const BLOCK_ROWS: usize;
     const BLOCK_PANELS: usize;
@@ -58,7 +68,7 @@ pub(crate) trait Dot: Copy + Send + Sync {
     }
     /// What the sums of a row of whole steps start from, so that what the products are too large by is taken back.
     fn row_start(self, acts: &[Self::Act]) -> i32;
-    /// The operand for some depths of a panel: the panel itself or, written to `buffer` of as many elements, another
+    /// The operand for some depths of a panel: the panel itself or, written to `buffer` of an element a weight, another
     /// form of it; and what the sums of each column start from in addition.
     fn prepare<'a>(
         self,
@@ -81,11 +91,88 @@ pub(crate) trait Dot: Copy + Send + Sync {
     unsafe fn start(self, row: i32, cols: *const i32) -> Self::I;
     /// `sum + Σ w·a` over the step, wrapping, and too large by what the starts take back.
     fn dot(self, sum: Self::I, w: Self::W, a: Self::W) -> Self::I;
-    /// `c = sum · (scale · scales) + c`, the last two operations fused.
+    /// The same CPU's `f32` instructions.
+    fn float(self) -> Self::Float;
+    /// The sums as `f32`, rounded to nearest.
+    fn widen(self, sum: Self::I) -> <Self::Float as Simd>::F;
+
+    /// `c = sum · (scale · scales) + c`, the last two operations fused; then, with `shift` the pair of a factor and the
+    /// columns' offsets, `c = factor · offsets + c`, fused.
     ///
     /// # Safety
-    /// `LANES` values must be readable at `scales` and writable at `c`.
-    unsafe fn accumulate(self, sum: Self::I, scale: f32, scales: *const f32, c: *mut f32);
+    /// `LANES` values must be readable at `scales` and the offsets, and writable at `c`.
+    #[inline(always)]
+    unsafe fn accumulate(
+        self,
+        sum: Self::I,
+        scale: f32,
+        scales: *const f32,
+        shift: Option<(f32, *const f32)>,
+        c: *mut f32,
+    ) {
+        let float = self.float();
+        // SAFETY: passed on.
+        unsafe {
+            let scale = float.mul(float.splat(scale), float.load(scales));
+            let mut out = float.fma(self.widen(sum), scale, float.load(c));
+            if let Some((factor, offsets)) = shift {
+                out = float.fma(float.splat(factor), float.load(offsets), out);
+            }
+            float.store(c, out);
+        }
+    }
+
+    /// Adds the products of `steps` steps of a tile of `R` rows (of [`Dot::ROWS`] in memory) and `V` vectors.
+    ///
+    /// # Safety
+    /// `steps` times `ROWS` activations of a step and, for each of the `V` vectors, the weights of as many steps must be
+    /// readable.
+    #[inline(always)]
+    unsafe fn steps<const R: usize, const V: usize>(
+        self,
+        sum: &mut [[Self::I; V]; R],
+        mut acts: *const Self::Act,
+        mut weights: [*const Self::Weight; MOST_VECTORS],
+        steps: usize,
+    ) {
+        // SAFETY: passed on.
+        unsafe {
+            // Two steps at a time, so that the loop itself costs little.
+            for _ in 0..steps / 2 {
+                step(self, sum, acts, weights, 0);
+                step(self, sum, acts, weights, 1);
+                acts = acts.add(2 * Self::ROWS * Self::STEP);
+                weights = weights.map(|w| w.wrapping_add(2 * COLS * Self::STEP));
+            }
+            if steps % 2 == 1 {
+                step(self, sum, acts, weights, 0);
+            }
+        }
+    }
+}
+
+/// The products of step `step` from the pointers on.
+///
+/// # Safety
+/// `ROWS` activations of the step and the weights of `V` vectors must be readable.
+#[inline(always)]
+unsafe fn step<D: Dot, const R: usize, const V: usize>(
+    dot: D,
+    sum: &mut [[D::I; V]; R],
+    acts: *const D::Act,
+    weights: [*const D::Weight; MOST_VECTORS],
+    step: usize,
+) {
+    // SAFETY: passed on.
+    unsafe {
+        let w: [D::W; V] = core::array::from_fn(|v| dot.weights(weights[v].add(step * COLS * D::STEP)));
+        for (i, sum) in sum.iter_mut().enumerate() {
+            let a = dot.acts(acts.add((step * D::ROWS + i) * D::STEP));
+            for (sum, w) in sum.iter_mut().zip(w) {
+                *sum = dot.dot(*sum, w, a);
+            }
+        }
+    }
 }
 
 /// The byte nearest to `x · inverse`.
@@ -96,13 +183,14 @@ pub(crate) fn round(x: f32, inverse: f32) -> i8 {
 
 /// What takes back the offset of the weights.
 #[inline(always)]
-pub(super) fn offset_start(acts: &[i8]) -> i32 {
-    -128 * acts.iter().map(|&a| i32::from(a)).sum::<i32>()
+pub(super) fn offset_start(acts: &[i8], offset: i32) -> i32 {
+    -offset * acts.iter().map(|&a| i32::from(a)).sum::<i32>()
 }
 
 const LANES: usize = 8;
 
 impl Dot for Generic {
+    type Float = Self;
     type Act = i8;
     type Weight = u8;
     type W = [i32; LANES * DEPTH];
@@ -127,7 +215,7 @@ impl Dot for Generic {
 
     #[inline(always)]
     fn row_start(self, acts: &[i8]) -> i32 {
-        offset_start(acts)
+        offset_start(acts, 128)
     }
 
     #[inline(always)]
@@ -162,10 +250,12 @@ impl Dot for Generic {
     }
 
     #[inline(always)]
-    unsafe fn accumulate(self, sum: Self::I, scale: f32, scales: *const f32, c: *mut f32) {
-        for (lane, sum) in sum.into_iter().enumerate() {
-            // SAFETY: the contract covers lane `lane` of both.
-            unsafe { *c.add(lane) = (sum as f32).mul_add(scale * *scales.add(lane), *c.add(lane)) }
-        }
+    fn float(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn widen(self, sum: Self::I) -> [f32; LANES] {
+        sum.map(|sum| sum as f32)
     }
 }

@@ -20,6 +20,7 @@ macro_rules! proven {
 }
 
 impl Dot for Avx2 {
+    type Float = Self;
     type Act = i16;
     /// Still offset by 128.
     type Weight = i16;
@@ -143,21 +144,14 @@ impl Dot for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn accumulate(self, sum: __m256i, scale: f32, scales: *const f32, c: *mut f32) {
-        proven!(accumulate(sum, scale, scales, c))
+    fn float(self) -> Self {
+        self
     }
-}
 
-/// Body of [`Dot::accumulate`] for eight lanes, shared with AVX-VNNI.
-///
-/// # Safety
-/// That contract, and AVX2 with FMA.
-#[inline(always)]
-pub(super) unsafe fn accumulate(sum: __m256i, scale: f32, scales: *const f32, c: *mut f32) {
-    proven!({
-        let scale = _mm256_mul_ps(_mm256_set1_ps(scale), _mm256_loadu_ps(scales));
-        _mm256_storeu_ps(c, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, _mm256_loadu_ps(c)));
-    })
+    #[inline(always)]
+    fn widen(self, sum: __m256i) -> __m256 {
+        proven!(_mm256_cvtepi32_ps(sum))
+    }
 }
 
 /// Body of [`Dot::quantize`] for eight values, shared with the VNNI sets: words in −127..=127.

@@ -13,10 +13,16 @@ pub(crate) mod generic;
 #[cfg(target_arch = "x86_64")]
 mod madd;
 #[cfg(target_arch = "x86_64")]
+mod maddubs;
+mod nibbles;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 
-pub(crate) use dot::{COLS, DEPTH, Dot, DotOp, WithDot, round};
+pub(crate) use dot::{COLS, DEPTH, Dot, DotOp, MOST_ROWS, MOST_VECTORS, WithDot, round};
 use half::{bf16, f16};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use maddubs::Maddubs;
+pub(crate) use nibbles::{NIBBLE_DEPTH, Nibbles};
 
 /// Most lanes any instruction set has.
 pub(crate) const MAX_LANES: usize = 16;

@@ -8,29 +8,30 @@ use core::arch::x86_64::*;
 use super::avx2::Avx2;
 use super::avx512::Avx512;
 use super::dot::offset_start;
+use super::nibbles::{BLOCK, Unpack};
 use super::{COLS, DEPTH, Dot, DotOp, madd};
 
 /// Proof that the CPU has AVX-VNNI and everything [`Avx2`] proves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AvxVnni {
-    _proof: (),
+    float: Avx2,
 }
 
 impl AvxVnni {
     pub(crate) fn new() -> Option<Self> {
-        (is_x86_feature_detected!("avxvnni") && Avx2::new().is_some()).then_some(Self { _proof: () })
+        Avx2::new().filter(|_| is_x86_feature_detected!("avxvnni")).map(|float| Self { float })
     }
 }
 
 /// Proof that the CPU has AVX-512-VNNI and everything [`Avx512`] proves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512Vnni {
-    _proof: (),
+    float: Avx512,
 }
 
 impl Avx512Vnni {
     pub(crate) fn new() -> Option<Self> {
-        (is_x86_feature_detected!("avx512vnni") && Avx512::new().is_some()).then_some(Self { _proof: () })
+        Avx512::new().filter(|_| is_x86_feature_detected!("avx512vnni")).map(|float| Self { float })
     }
 }
 
@@ -43,6 +44,7 @@ macro_rules! proven {
 }
 
 impl Dot for AvxVnni {
+    type Float = Avx2;
     type Act = i8;
     type Weight = u8;
     type W = __m256i;
@@ -78,7 +80,7 @@ impl Dot for AvxVnni {
 
     #[inline(always)]
     fn row_start(self, acts: &[i8]) -> i32 {
-        offset_start(acts)
+        offset_start(acts, 128)
     }
 
     #[inline(always)]
@@ -108,12 +110,18 @@ impl Dot for AvxVnni {
     }
 
     #[inline(always)]
-    unsafe fn accumulate(self, sum: __m256i, scale: f32, scales: *const f32, c: *mut f32) {
-        proven!(madd::accumulate(sum, scale, scales, c))
+    fn float(self) -> Avx2 {
+        self.float
+    }
+
+    #[inline(always)]
+    fn widen(self, sum: __m256i) -> __m256 {
+        proven!(_mm256_cvtepi32_ps(sum))
     }
 }
 
 impl Dot for Avx512Vnni {
+    type Float = Avx512;
     type Act = i8;
     type Weight = u8;
     type W = __m512i;
@@ -149,7 +157,7 @@ impl Dot for Avx512Vnni {
 
     #[inline(always)]
     fn row_start(self, acts: &[i8]) -> i32 {
-        offset_start(acts)
+        offset_start(acts, 128)
     }
 
     #[inline(always)]
@@ -179,10 +187,32 @@ impl Dot for Avx512Vnni {
     }
 
     #[inline(always)]
-    unsafe fn accumulate(self, sum: __m512i, scale: f32, scales: *const f32, c: *mut f32) {
+    fn float(self) -> Avx512 {
+        self.float
+    }
+
+    #[inline(always)]
+    fn widen(self, sum: __m512i) -> __m512 {
+        proven!(_mm512_cvtepi32_ps(sum))
+    }
+}
+
+impl Unpack for AvxVnni {
+    #[inline(always)]
+    fn unpack(self, from: &[u8; BLOCK], to: &mut [u8; 2 * BLOCK]) {
+        self.float.unpack(from, to);
+    }
+}
+
+impl Unpack for Avx512Vnni {
+    #[inline(always)]
+    fn unpack(self, from: &[u8; BLOCK], to: &mut [u8; 2 * BLOCK]) {
         proven!({
-            let scale = _mm512_mul_ps(_mm512_set1_ps(scale), _mm512_loadu_ps(scales));
-            _mm512_storeu_ps(c, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, _mm512_loadu_ps(c)));
-        })
+            let low = _mm512_set1_epi32(0x0f0f_0f0f);
+            let bytes = _mm512_loadu_si512(from.as_ptr().cast());
+            _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_and_si512(bytes, low));
+            let high = _mm512_and_si512(_mm512_srli_epi32::<4>(bytes), low);
+            _mm512_storeu_si512(to.as_mut_ptr().add(BLOCK).cast(), high);
+        });
     }
 }

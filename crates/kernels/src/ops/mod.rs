@@ -3,7 +3,7 @@
 pub(crate) mod add;
 pub(crate) mod attention;
 pub(crate) mod gemm;
-pub(crate) mod gemm_i8;
+pub(crate) mod gemm_quantized;
 pub(crate) mod matmul;
 pub(crate) mod peak;
 pub(crate) mod quantize;

@@ -3,14 +3,14 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::arch::{Dot, DotOp, MAX_LANES, Op, Simd, WithDot};
+use crate::arch::{COLS, Dot, DotOp, MAX_LANES, MOST_VECTORS, Op, Simd, WithDot};
 use crate::dispatch::Level;
 use crate::memory::Scratch;
 
 /// Single-precision operations a second of all threads together (a fused multiply-add counts two).
 pub fn peak_fma() -> f64 {
     let level = Level::active();
-    all_threads(|| level.run(Fma))
+    all_threads(|_| level.run(Fma))
 }
 
 /// Operations on bytes a second of all threads together, with the byte products of the int8 product (a multiplication
@@ -19,19 +19,53 @@ pub fn peak_int8() -> f64 {
     Level::active().with_bytes(Bytes)
 }
 
+/// The same for weights of four bits.
+pub fn peak_four() -> f64 {
+    Level::active().with_nibbles(Four)
+}
+
+/// Bytes a second that all threads together read from memory, each its own stretch from end to end.
+pub fn bandwidth() -> f64 {
+    let level = Level::active();
+    let memory: Vec<Vec<f32>> = (0..rayon::current_num_threads()).map(|_| vec![1.0; STRETCH]).collect();
+    all_threads(|thread| level.run(Read(&memory[thread])))
+}
+
+/// Numbers a thread reads: together far more than a cache holds.
+const STRETCH: usize = 24 << 20;
+
+struct Read<'a>(&'a [f32]);
+
+impl Op for Read<'_> {
+    type Out = u64;
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, simd: S) -> u64 {
+        let mut sum = [simd.splat(0.0); 4];
+        for some in self.0.chunks_exact(4 * S::LANES) {
+            for (i, sum) in sum.iter_mut().enumerate() {
+                *sum = simd.add(*sum, simd.read(&some[i * S::LANES..]));
+            }
+        }
+        black_box(sum.map(|sum| simd.sum(sum)));
+        size_of_val(self.0) as u64
+    }
+}
+
 /// How long each thread measures.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// Sum over the pool's threads of the best rate any short stretch of `stretch` reached; it returns its operations.
+/// Sum over the pool's threads of the best rate any short stretch of `stretch` reached; it is told the thread's number and
+/// returns its operations.
 ///
 /// The best and not the mean: a stretch during which the thread was taken off the core says nothing about the core.
-fn all_threads(stretch: impl Fn() -> u64 + Sync) -> f64 {
-    let rates = rayon::broadcast(|_| {
+fn all_threads(stretch: impl Fn(usize) -> u64 + Sync) -> f64 {
+    let rates = rayon::broadcast(|thread| {
         let start = Instant::now();
         let mut best = 0.0f64;
         while start.elapsed() < SPAN {
             let from = Instant::now();
-            let operations = stretch();
+            let operations = stretch(thread.index());
             best = best.max(operations as f64 / from.elapsed().as_secs_f64());
         }
         best
@@ -72,7 +106,7 @@ impl WithDot for Bytes {
     type Out = f64;
 
     fn with<D: Dot>(self, dot: D) -> f64 {
-        all_threads(|| dot.isolate_dot(Self))
+        all_threads(|_| dot.isolate_dot(Self))
     }
 }
 
@@ -89,6 +123,61 @@ impl<D: Dot> DotOp<D> for Bytes {
             tile => unreachable!("no instruction set has a tile of {tile:?}"),
         }
     }
+}
+
+struct Four;
+
+impl WithDot for Four {
+    type Out = f64;
+
+    fn with<D: Dot>(self, dot: D) -> f64 {
+        all_threads(|_| dot.isolate_dot(Self))
+    }
+}
+
+impl<D: Dot> DotOp<D> for Four {
+    type Out = u64;
+
+    #[inline(always)]
+    fn eval(self, dot: D) -> u64 {
+        match (D::ROWS, D::VECTORS) {
+            (4, 2) => near::<D, 4, 2>(dot),
+            (6, 2) => near::<D, 6, 2>(dot),
+            (8, 3) => near::<D, 8, 3>(dot),
+            tile => unreachable!("no instruction set has a tile of {tile:?}"),
+        }
+    }
+}
+
+/// `R` rows of `V` vectors with operands from the first-level cache: words that are summed before they are widened make
+/// one step by itself say nothing. Returns the operations.
+#[inline(always)]
+fn near<D: Dot, const R: usize, const V: usize>(dot: D) -> u64 {
+    const ROUNDS: u64 = 600;
+    const STEPS: usize = 32;
+    let panel = STEPS * COLS * D::STEP;
+    let (mut weights, mut acts) = (Scratch::take(MOST_VECTORS * panel), Scratch::take(STEPS * R * D::STEP));
+    acts.slice().fill(D::act(1));
+    let mut out = [[[0.0f32; MAX_LANES]; V]; R];
+    // SAFETY: the scratch holds a panel for every vector and an operand for each row and step; `out` has a row of the
+    // widest vector for each chain, as the zeros and ones have.
+    unsafe {
+        let weights: *const D::Weight = weights.slice().as_ptr();
+        let mut sum = [[dot.start(0, [0; MAX_LANES].as_ptr()); V]; R];
+        for _ in 0..ROUNDS {
+            let acts = black_box(acts.slice().as_ptr());
+            let mut vectors = [weights; MOST_VECTORS];
+            for (v, vector) in vectors.iter_mut().enumerate() {
+                *vector = weights.add(v * D::LANES / COLS * panel + v * D::LANES % COLS * D::STEP);
+            }
+            dot.steps::<R, V>(&mut sum, acts, vectors, STEPS);
+        }
+        for (sum, out) in sum.into_iter().flatten().zip(out.iter_mut().flatten()) {
+            dot.accumulate(sum, 1.0, [1.0; MAX_LANES].as_ptr(), None, out.as_mut_ptr());
+        }
+    }
+    black_box(out);
+    ROUNDS * (STEPS * R * V * D::LANES * D::STEP * 2) as u64
 }
 
 /// `R` rows of `V` vectors with weights that stay in registers; returns the operations.
@@ -116,7 +205,7 @@ fn chains<D: Dot, const R: usize, const V: usize>(dot: D) -> u64 {
             }
         }
         for (sum, out) in sum.into_iter().flatten().zip(out.iter_mut().flatten()) {
-            dot.accumulate(sum, 1.0, [1.0; MAX_LANES].as_ptr(), out.as_mut_ptr());
+            dot.accumulate(sum, 1.0, [1.0; MAX_LANES].as_ptr(), None, out.as_mut_ptr());
         }
     }
     black_box(out);

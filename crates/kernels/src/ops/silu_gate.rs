@@ -42,6 +42,12 @@ pub fn silu_gate_backward(
     });
 }
 
+/// `silu(gate) · up`.
+#[inline(always)]
+pub(crate) fn gated<S: Simd>(simd: S, gate: S::F, up: S::F) -> S::F {
+    simd.mul(simd.mul(gate, sigmoid(simd, gate)), up)
+}
+
 struct Forward<'a> {
     gate: &'a [f32],
     up: &'a [f32],
@@ -53,17 +59,13 @@ impl Op for Forward<'_> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, simd: S) {
-        #[inline(always)]
-        fn one<S: Simd>(simd: S, gate: S::F, up: S::F) -> S::F {
-            simd.mul(simd.mul(gate, sigmoid(simd, gate)), up)
-        }
         let (gate, up) = (self.gate.chunks_exact(S::LANES), self.up.chunks_exact(S::LANES));
         let tail = (gate.remainder(), up.remainder());
         let mut out = self.out.chunks_exact_mut(S::LANES);
         for ((gate, up), out) in gate.zip(up).zip(&mut out) {
-            simd.write(out, one(simd, simd.read(gate), simd.read(up)));
+            simd.write(out, gated(simd, simd.read(gate), simd.read(up)));
         }
-        let last = one(simd, simd.read_tail(tail.0, 0.0), simd.read_tail(tail.1, 0.0));
+        let last = gated(simd, simd.read_tail(tail.0, 0.0), simd.read_tail(tail.1, 0.0));
         simd.write_tail(out.into_remainder(), last);
     }
 }

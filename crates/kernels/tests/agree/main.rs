@@ -1,8 +1,9 @@
 //! Every kernel, on every instruction set this CPU has, against its twin in plain loops: odd sizes, tails, special values.
 
 mod attention;
+mod four_bits;
 mod gemm;
-mod gemm_i8;
+mod gemm_quantized;
 mod naive;
 mod rows;
 

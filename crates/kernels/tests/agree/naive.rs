@@ -147,16 +147,25 @@ pub(crate) fn quantize_rows(x: &[f32], k: usize, group: usize) -> (Vec<i8>, Vec<
     (bytes, scales)
 }
 
-/// Exact sums per group, one fused multiply-add each, then the bias.
-pub(crate) fn gemm_i8(
+/// Quantised weights, row by row.
+#[derive(Clone, Copy)]
+pub(crate) struct Quantized<'a> {
+    pub(crate) q: &'a [i8],
+    pub(crate) scales: &'a [f32],
+    pub(crate) offsets: Option<&'a [f32]>,
+    pub(crate) group: usize,
+}
+
+/// Exact sums per group, one fused multiply-add each and one for the offset, then the bias.
+pub(crate) fn gemm_quantized(
     a: &[f32],
     m: usize,
     k: usize,
-    (q, scales): (&[i8], &[f32]),
+    w: Quantized<'_>,
     n: usize,
-    group: usize,
     bias: Option<&[f32]>,
 ) -> Vec<f32> {
+    let Quantized { q, scales, offsets, group } = w;
     let (aq, a_scales) = quantize_rows(a, k, group);
     let groups = k.div_ceil(group);
     let mut c = vec![];
@@ -165,8 +174,15 @@ pub(crate) fn gemm_i8(
             let mut sum = 0.0f32;
             for g in 0..groups {
                 let depths = g * group..k.min((g + 1) * group);
-                let exact: i64 = depths.map(|p| i64::from(aq[i * k + p]) * i64::from(q[j * k + p])).sum();
-                sum = (exact as i32 as f32).mul_add(a_scales[i * groups + g] * scales[j * groups + g], sum);
+                let of = |other: &dyn Fn(usize) -> i64| -> f32 {
+                    let sum: i64 = depths.clone().map(|p| i64::from(aq[i * k + p]) * other(p)).sum();
+                    sum as i32 as f32
+                };
+                let scale = a_scales[i * groups + g];
+                sum = of(&|p| i64::from(q[j * k + p])).mul_add(scale * scales[j * groups + g], sum);
+                if let Some(offsets) = offsets {
+                    sum = (scale * of(&|_| 1)).mul_add(offsets[j * groups + g], sum);
+                }
             }
             c.push(bias.map_or(sum, |bias| sum + bias[j]));
         }

@@ -123,6 +123,15 @@ impl Mapped {
         Self { dtype: Dtype::Bf16, shape: shape.into(), storage: Storage::Bf16(values.into(), 0) }
     }
 
+    /// The same in half precision.
+    ///
+    /// # Panics
+    /// If `values` does not fill `shape`.
+    pub fn from_f16(shape: &[usize], values: Vec<f16>) -> Self {
+        assert_eq!(values.len(), shape.iter().product::<usize>(), "the values must fill the shape");
+        Self { dtype: Dtype::F16, shape: shape.into(), storage: Storage::F16(values.into(), 0) }
+    }
+
     /// The stored number format.
     pub fn dtype(&self) -> Dtype {
         self.dtype

@@ -1,24 +1,62 @@
-//! A weight matrix as bytes with one scale per output row and group of depths, in the packed form the kernels read.
+//! A weight matrix of eight or four bits with one scale per output row and group of depths, in the packed form the
+//! kernels read.
 //!
-//! In a checkpoint the map `NAME` is two tensors: `NAME.weight_packed` (U8) and `NAME.weight_scale` (F32), and the
-//! files' metadata name the group. Invariant: the lengths were checked against shape and group, so
-//! [`Quantized::weights`] cannot fail, and a mapped matrix is never copied.
+//! In a checkpoint the map `NAME` is two tensors: `NAME.weight_packed` (U8) and `NAME.weight_scale` (F32 of bytes, F16 of
+//! four bits), and the files' metadata name the group of each. Invariant: the lengths were checked against shape and
+//! group, so [`Quantized::weights`] cannot fail, and a mapped matrix is never copied.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use demask_kernels::{QuantizeError, QuantizedWeights, Weights};
+use demask_kernels::{Bits, QuantizeError, QuantizedWeights, Scales, Weights};
+use half::f16;
 use rayon::prelude::*;
 
-use super::{Bytes, Mapped, Store};
+use super::{Bytes, Dtype, Mapped, Store};
 use crate::error::{Error, Result};
 
-/// Depths of a group unless another is named: measured in `docs/numerics.md`.
-pub const GROUP: usize = 128;
+/// Bits of a weight, and how many depths share a scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packing {
+    /// Bits of a weight.
+    pub bits: Bits,
+    /// Depths that share a scale.
+    pub group: usize,
+}
+
+impl Packing {
+    /// Bytes with the usual group: measured in `docs/numerics.md`.
+    pub const INT8: Self = Self { bits: Bits::Eight, group: 128 };
+    /// Four bits with the usual group: measured in `docs/numerics.md`.
+    pub const Q4: Self = Self { bits: Bits::Four, group: 32 };
+
+    /// Bytes a weight takes, with its share of the scale.
+    pub fn size(self) -> f64 {
+        match self.bits {
+            Bits::Eight => 1.0 + 4.0 / self.group as f64,
+            Bits::Four => 0.5 + 2.0 / self.group as f64,
+        }
+    }
+
+    /// Number format of the scales.
+    pub fn scale_dtype(self) -> Dtype {
+        match self.bits {
+            Bits::Eight => Dtype::F32,
+            Bits::Four => Dtype::F16,
+        }
+    }
+
+    /// Key of the files' metadata that names the group.
+    pub fn group_key(self) -> &'static str {
+        match self.bits {
+            Bits::Eight => "demask_int8_group",
+            Bits::Four => "demask_q4_group",
+        }
+    }
+}
+
 /// Rows that are packed together.
 const PANEL: usize = 16;
-/// Key of the files' metadata that names the group.
-pub const GROUP_KEY: &str = "demask_int8_group";
 
 /// The tensor of `name`'s packed bytes.
 pub fn packed_name(name: &str) -> String {
@@ -30,11 +68,15 @@ pub fn scale_name(name: &str) -> String {
     format!("{name}.weight_scale")
 }
 
-/// The shapes of both, outermost first: `[panels, depths / 4, 16, 4]` and `[panels, groups, 16]`.
-pub fn stored_shapes(shape: [usize; 2], group: usize) -> std::result::Result<[Vec<usize>; 2], QuantizeError> {
-    let [n, k] = shape;
+/// The shapes of both, outermost first: `[panels, depths / 4, 16, 4]` (of four bits, `depths / 8`) and
+/// `[panels, groups, 16]`.
+pub fn stored_shapes(
+    shape: [usize; 2],
+    packing: Packing,
+) -> std::result::Result<[Vec<usize>; 2], QuantizeError> {
+    let ([n, k], Packing { bits, group }) = (shape, packing);
     let (packed, scales) =
-        (QuantizedWeights::packed_len(n, k, group)?, QuantizedWeights::scales_len(n, k, group)?);
+        (QuantizedWeights::packed_len(n, k, group, bits)?, QuantizedWeights::scales_len(n, k, group)?);
     let panels = n.div_ceil(PANEL).max(1);
     Ok([vec![panels, packed / (panels * 64), 16, 4], vec![panels, scales / (panels * 16), 16]])
 }
@@ -44,37 +86,55 @@ pub fn stored_shapes(shape: [usize; 2], group: usize) -> std::result::Result<[Ve
 pub struct Quantized {
     n: usize,
     k: usize,
-    group: usize,
+    packing: Packing,
     packed: Bytes,
     scales: Mapped,
+    /// Of four bits that another program chose.
+    offsets: Option<Mapped>,
 }
 
 impl Quantized {
     /// Quantises a `[n, k]` weight.
-    pub fn quantize(weight: &Mapped, group: usize) -> Result<Self> {
-        let (n, k) = (weight.shape()[0], weight.row_len());
-        Ok(Self::own(
-            QuantizedWeights::quantize(weight.weights(), n, k, group)
-                .map_err(|e| Error::Query(e.to_string()))?,
-        ))
+    pub fn quantize(weight: &Mapped, packing: Packing) -> Result<Self> {
+        let (n, k, group) = (weight.shape()[0], weight.row_len(), packing.group);
+        let quantized = match packing.bits {
+            Bits::Eight => QuantizedWeights::quantize(weight.weights(), n, k, group),
+            Bits::Four => QuantizedWeights::quantize_four(weight.weights(), n, k, group, None),
+        };
+        Ok(Self::own(quantized.map_err(|e| Error::Query(e.to_string()))?))
     }
 
     /// Takes weights quantised elsewhere.
     pub fn own(weights: QuantizedWeights<'static>) -> Self {
-        let (n, k, group) = (weights.n(), weights.k(), weights.group());
+        let (n, k) = (weights.n(), weights.k());
+        let packing = Packing { bits: weights.bits(), group: weights.group() };
         let (packed, scales) = weights.into_parts();
-        let scales = Mapped::from_f32(&[scales.len()], scales);
-        Self { n, k, group, packed: Bytes::from(Cow::Owned(packed)), scales }
+        let half = |halves: Cow<'static, [f16]>| Mapped::from_f16(&[halves.len()], halves.into_owned());
+        let (scales, offsets) = match scales {
+            Scales::Single(scales) => (Mapped::from_f32(&[scales.len()], scales.into_owned()), None),
+            Scales::Half(scales, offsets) => (half(scales), offsets.map(half)),
+        };
+        Self { n, k, packing, packed: Bytes::from(packed), scales, offsets }
     }
 
     /// The matrix a checkpoint stores for the map `name`, which must have this shape.
     pub fn open(store: &Store, name: &str, shape: [usize; 2]) -> Result<Self> {
         let bad = |cause: String| Error::Safetensors { path: store.path().to_path_buf(), cause };
-        let group = store.metadata().get(GROUP_KEY).and_then(|g| g.parse().ok());
+        let scales = store.tensor(&scale_name(name))?;
+        let bits = match scales.dtype() {
+            Dtype::F32 => Bits::Eight,
+            Dtype::F16 => Bits::Four,
+            other => {
+                return Err(bad(format!("tensor `{}` is {other}, not f32 or f16", scale_name(name))));
+            }
+        };
+        let key = Packing { bits, group: 0 }.group_key();
+        let group = store.metadata().get(key).and_then(|g| g.parse().ok());
         let group = group.ok_or_else(|| {
-            bad(format!("it has `{}`, but its metadata have no `{GROUP_KEY}`", packed_name(name)))
+            bad(format!("it has `{}`, but its metadata have no `{key}`", packed_name(name)))
         })?;
-        let [packed_shape, scale_shape] = stored_shapes(shape, group).map_err(|e| bad(e.to_string()))?;
+        let packing = Packing { bits, group };
+        let [packed_shape, scale_shape] = stored_shapes(shape, packing).map_err(|e| bad(e.to_string()))?;
         let (dtype, found, packed) = store.bytes(&packed_name(name))?;
         if dtype != safetensors::Dtype::U8 || found != packed_shape {
             return Err(bad(format!(
@@ -83,11 +143,8 @@ impl Quantized {
             )));
         }
         let scales = store.tensor_shaped(&scale_name(name), &scale_shape)?;
-        if scales.dtype() != super::Dtype::F32 {
-            return Err(bad(format!("tensor `{}` is {}, not f32", scale_name(name), scales.dtype())));
-        }
         let [n, k] = shape;
-        Ok(Self { n, k, group, packed, scales })
+        Ok(Self { n, k, packing, packed, scales, offsets: None })
     }
 
     /// Some rows as a matrix of their own, sharing the storage; `None` if they do not begin and end with whole packed panels.
@@ -104,14 +161,22 @@ impl Quantized {
             n: rows.len(),
             packed: self.packed.slice(part.start * bytes..part.end * bytes),
             scales: self.scales.rows(part.start * scales..part.end * scales),
+            offsets: self.offsets.as_ref().map(|o| o.rows(part.start * scales..part.end * scales)),
             ..*self
         })
     }
 
     /// The matrix as the kernels take it.
     pub fn weights(&self) -> QuantizedWeights<'_> {
-        let Weights::F32(scales) = self.scales.weights() else { unreachable!("scales are f32") };
-        QuantizedWeights::from_packed(&*self.packed, scales, self.n, self.k, self.group)
+        let scales = match (self.scales.weights(), self.offsets.as_ref().map(Mapped::weights)) {
+            (Weights::F32(scales), None) => Scales::Single(scales.into()),
+            (Weights::F16(scales), None) => Scales::Half(scales.into(), None),
+            (Weights::F16(scales), Some(Weights::F16(offsets))) => {
+                Scales::Half(scales.into(), Some(offsets.into()))
+            }
+            _ => unreachable!("scales are f32, or f16 with offsets like them"),
+        };
+        QuantizedWeights::from_packed(&*self.packed, scales, self.n, self.k, self.packing.group)
             .unwrap_or_else(|_| unreachable!("the lengths were checked"))
     }
 
@@ -120,9 +185,9 @@ impl Quantized {
         [self.n, self.k]
     }
 
-    /// Depths of a group.
-    pub fn group(&self) -> usize {
-        self.group
+    /// Bits and group.
+    pub fn packing(&self) -> Packing {
+        self.packing
     }
 
     /// Whether the bytes are in a mapped file.
@@ -130,9 +195,11 @@ impl Quantized {
         self.packed.is_mapped()
     }
 
-    /// Bytes of both parts.
+    /// Bytes of all parts.
     pub fn size_in_bytes(&self) -> usize {
-        self.packed.len() + self.scales.size_in_bytes()
+        self.packed.len()
+            + self.scales.size_in_bytes()
+            + self.offsets.as_ref().map_or(0, Mapped::size_in_bytes)
     }
 
     /// The packed bytes, as a file stores them.

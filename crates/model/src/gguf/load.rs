@@ -4,20 +4,18 @@ use std::borrow::Cow;
 
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{Device, Tensor};
-use demask_kernels::QuantizedWeights;
-use rayon::prelude::*;
+use demask_kernels::Bits;
 
+use super::blocks::{self, BLOCK};
 use super::{Gguf, row_in_file};
 use crate::checkpoint::digest::digest;
+use crate::checkpoint::quantized::Packing;
 use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized};
 use crate::config::Spec;
 use crate::error::{Error, Result};
 use crate::layer::{Embedding, Linear, Parameter, Parameters, Use};
 use crate::load::{LoadOptions, ORIGIN, Precision, Weight, about, linear_of, old_fingerprint, on_device};
 use crate::transformer::Transformer;
-
-/// Depths of a group of the file's block formats, kept where weights are quantised again.
-const BLOCK: usize = 32;
 
 /// Loads the model of a file.
 pub(crate) fn transformer(gguf: &Gguf, options: &LoadOptions) -> Result<Transformer> {
@@ -87,29 +85,12 @@ impl FromGguf<'_> {
         Ok(Mapped::from_f32(shape, values).to_dtype(dtype))
     }
 
-    /// Blocks of 32 bytes or nibbles with one scale each are what the int8 kernels take: no number changes.
+    /// What the kernels take as the file has it.
     fn blocks(&self, which: &Parameter) -> Result<Option<Quantized>> {
         let (dtype, bytes) = self.bytes(&which.gguf_tensor(), &which.shape, which.expert)?;
-        type Unpack = fn(&[u8], &mut [i8]);
-        let (size, unpack) = match dtype {
-            GgmlDType::Q8_0 => (34, bytes_of as Unpack),
-            GgmlDType::Q4_0 => (18, nibbles_of as Unpack),
-            _ => return Ok(None),
-        };
-        let [n, k] = which.matrix();
-        let (mut q, mut scales) = (vec![0_i8; n * k], vec![0.0_f32; n * k / BLOCK]);
-        q.par_chunks_mut(k).zip(scales.par_chunks_mut(k / BLOCK)).enumerate().for_each(
-            |(row, (q, scales))| {
-                let from = row_in_file(&self.spec, which.role, row) * (k / BLOCK) * size;
-                let blocks = bytes[from..from + k / BLOCK * size].chunks_exact(size);
-                for ((block, q), scale) in blocks.zip(q.chunks_exact_mut(BLOCK)).zip(scales) {
-                    *scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
-                    unpack(&block[2..], q);
-                }
-            },
-        );
+        let row_of = |row| row_in_file(&self.spec, which.role, row);
+        let Some(weights) = blocks::pack(dtype, &bytes, which.matrix(), row_of) else { return Ok(None) };
         bytes.release();
-        let weights = QuantizedWeights::from_rows(&q, &scales, n, k, BLOCK);
         Ok(Some(Quantized::own(weights.map_err(|e| Error::Query(e.to_string()))?)))
     }
 
@@ -125,14 +106,17 @@ impl FromGguf<'_> {
         if let Some(dtype) = wanted {
             return Ok(Weight::Numbers(self.ordered(which, &name, &which.shape)?.to_dtype(dtype)));
         }
-        if let Some(weight) = self.blocks(which)? {
+        let asked = self.options.dtype.and_then(|dtype| dtype.packing(which));
+        // Four bits were asked for to save memory: what has more is quantised again.
+        let fits = asked.is_none_or(|asked| asked.bits == Bits::Eight || blocks::is_four_bits(stored));
+        if fits && let Some(weight) = self.blocks(which)? {
             return Ok(Weight::Bytes(weight));
         }
         let weight = self.ordered(which, &name, &which.shape)?;
-        Ok(match self.options.dtype {
-            Some(Precision::Int8 { group }) => Weight::Bytes(Quantized::quantize(&weight, group)?),
-            _ if is_float => Weight::Numbers(weight),
-            _ => Weight::Bytes(Quantized::quantize(&weight, BLOCK)?),
+        Ok(match asked {
+            Some(packing) => Weight::Bytes(Quantized::quantize(&weight, packing)?),
+            None if is_float => Weight::Numbers(weight),
+            None => Weight::Bytes(Quantized::quantize(&weight, Packing { bits: Bits::Eight, group: BLOCK })?),
         })
     }
 }
@@ -167,21 +151,5 @@ impl Parameters for FromGguf<'_> {
             return Ok(Tensor::from_vec(values.to_f32(), which.shape[0], &self.options.device)?);
         }
         on_device(&self.wanted().map_or(values.clone(), |dtype| values.to_dtype(dtype)), &self.options.device)
-    }
-}
-
-/// Q8_0: 32 signed bytes.
-fn bytes_of(block: &[u8], out: &mut [i8]) {
-    for (out, byte) in out.iter_mut().zip(block) {
-        *out = *byte as i8;
-    }
-}
-
-/// Q4_0: 32 nibbles offset by 8, the low halves first.
-fn nibbles_of(block: &[u8], out: &mut [i8]) {
-    let (low, high) = out.split_at_mut(block.len());
-    for ((low, high), byte) in low.iter_mut().zip(high).zip(block) {
-        *low = (byte & 15) as i8 - 8;
-        *high = (byte >> 4) as i8 - 8;
     }
 }

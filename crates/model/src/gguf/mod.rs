@@ -1,9 +1,10 @@
 //! GGUF, the file format of llama.cpp: one file with shape, tokenizer, chat template and weights.
 //!
-//! `--model FILE.gguf` works wherever a checkpoint folder does. F32, F16 and BF16 weights stay in the mapped file; Q8_0
-//! and Q4_0 run in the int8 kernels with exactly their own bytes and scales; K-quants are brought to int8 in groups of
-//! 32. Invariant: a tensor's range was checked against the file before anything refers to it.
+//! `--model FILE.gguf` works wherever a checkpoint folder does. F32, F16 and BF16 weights stay in the mapped file; Q8_0,
+//! Q4_0 and Q4_K run in the kernels with their own bits and scales; other K-quants are brought to int8 in groups of 32.
+//! Invariant: a tensor's range was checked against the file before anything refers to it.
 
+mod blocks;
 mod load;
 mod scan;
 mod spec;

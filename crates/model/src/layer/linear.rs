@@ -1,10 +1,10 @@
 //! A linear map `x·Wᵀ + b` whose weights may live in a tensor (trained, or on a GPU), in the mapped
-//! checkpoint file in the dtype it was stored in, or as quantised bytes.
+//! checkpoint file in the dtype it was stored in, or quantised to bytes or four bits.
 
 use std::ops::Range;
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor};
-use demask_kernels::{self as kernels, Strided};
+use demask_kernels::{self as kernels, Product, QuantizedWeights, Strided};
 
 use crate::checkpoint::{Mapped, Quantized};
 use crate::layer::cpu;
@@ -26,7 +26,7 @@ pub enum Linear {
         /// `[out]`
         bias: Option<std::sync::Arc<[f32]>>,
     },
-    /// Weights as bytes: CPU, inference only; activations become bytes on the fly.
+    /// Weights as bytes or four bits: CPU, inference only; activations become bytes on the fly.
     Quantized {
         /// `[out, in]`
         weight: Quantized,
@@ -96,7 +96,7 @@ impl Linear {
             }
             Self::Quantized { weight, bias } => {
                 let mut out = vec![0.0; rows * weight.shape()[0]];
-                kernels::gemm_i8(x, rows, &weight.weights(), bias.as_deref(), &mut out);
+                kernels::gemm_quantized(x, rows, &weight.weights(), bias.as_deref(), &mut out);
                 Ok(out)
             }
             Self::Dense { weight, .. } => {
@@ -105,6 +105,48 @@ impl Linear {
             }
         }
     }
+}
+
+impl Linear {
+    /// Several maps of one `x`, whose rows quantised maps share.
+    pub fn forward_each<const N: usize>(maps: [&Self; N], x: &Tensor) -> Result<[Tensor; N]> {
+        let mut quantized = Vec::with_capacity(N);
+        for map in maps {
+            let Self::Quantized { weight, bias } = map else { break };
+            quantized.push((weight.weights(), bias.as_deref()));
+        }
+        if quantized.len() < N || !cpu::takes(x) {
+            let mut all = maps.iter().map(|map| map.forward(x));
+            return array(|| all.next().unwrap_or_else(|| unreachable!("one for each map")));
+        }
+        let rows = x.dim(0)?;
+        let mut outs: [Vec<f32>; N] = std::array::from_fn(|i| vec![0.0; rows * quantized[i].0.n()]);
+        cpu::with(x, |x| {
+            let with = quantized.iter().zip(&mut outs);
+            let mut products: Vec<Product<'_>> =
+                with.map(|((w, bias), c)| Product { w, bias: *bias, c }).collect();
+            kernels::gemm_quantized_each(x, rows, &mut products);
+        })?;
+        let mut outs = outs.into_iter().zip(&quantized);
+        array(|| {
+            let (out, (w, _)) = outs.next().unwrap_or_else(|| unreachable!("one for each map"));
+            Tensor::from_vec(out, (rows, w.n()), x.device())
+        })
+    }
+
+    /// The weights, where they are quantised and there is no bias.
+    pub(super) fn quantized(&self) -> Option<QuantizedWeights<'_>> {
+        match self {
+            Self::Quantized { weight, bias: None } => Some(weight.weights()),
+            _ => None,
+        }
+    }
+}
+
+/// An array of what `next` gives, or its first error.
+fn array<T, const N: usize>(mut next: impl FnMut() -> Result<T>) -> Result<[T; N]> {
+    let all = (0..N).map(|_| next()).collect::<Result<Vec<T>>>()?;
+    Ok(all.try_into().unwrap_or_else(|_| unreachable!("there are as many as were asked for")))
 }
 
 struct FromFile<'a> {
@@ -133,14 +175,14 @@ struct FromBytes<'a> {
 
 impl CustomOp1 for FromBytes<'_> {
     fn name(&self) -> &'static str {
-        "linear-int8"
+        "linear-quantized"
     }
 
     fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let (rows, _) = layout.shape().dims2()?;
         let [n, _] = self.weight.shape();
         let mut out = vec![0.0; rows * n];
-        kernels::gemm_i8(cpu::slice(x, layout)?, rows, &self.weight.weights(), self.bias, &mut out);
+        kernels::gemm_quantized(cpu::slice(x, layout)?, rows, &self.weight.weights(), self.bias, &mut out);
         Ok((CpuStorage::F32(out), (rows, n).into()))
     }
 }

@@ -1,7 +1,7 @@
 //! Gated MLP: `down(silu(gate(x)) ⊙ up(x))`.
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
-use demask_kernels as kernels;
+use demask_kernels::{self as kernels, QuantizedWeights};
 
 use super::parameter::{Parameter, Parameters, Place, Role};
 use crate::error::Result as Loaded;
@@ -45,9 +45,15 @@ impl Mlp {
 
     /// `[rows, d]` to `[rows, d]` without tensors around the numbers.
     pub(super) fn on_rows(&self, x: &[f32], rows: usize) -> Result<Vec<f32>> {
-        let (gate, up) = (self.gate.on_rows(x, rows)?, self.up.on_rows(x, rows)?);
-        let mut inner = vec![0.0; gate.len()];
-        kernels::silu_gate(&gate, &up, &mut inner);
+        let inner = match (self.gate.quantized(), self.up.quantized()) {
+            (Some(gate), Some(up)) => gated(x, rows, &gate, &up),
+            _ => {
+                let (gate, up) = (self.gate.on_rows(x, rows)?, self.up.on_rows(x, rows)?);
+                let mut inner = vec![0.0; gate.len()];
+                kernels::silu_gate(&gate, &up, &mut inner);
+                inner
+            }
+        };
         self.down.on_rows(&inner, rows)
     }
 
@@ -64,10 +70,22 @@ impl Mlp {
     }
 
     fn inner(&self, x: &Tensor) -> Result<Tensor> {
+        if let (Some(gate), Some(up), true) = (self.gate.quantized(), self.up.quantized(), cpu::takes(x)) {
+            let rows = x.dim(0)?;
+            let inner = cpu::with(x, |x| gated(x, rows, &gate, &up))?;
+            return self.down.forward(&Tensor::from_vec(inner, (rows, gate.n()), x.device())?);
+        }
         let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
         let inner = if cpu::takes(&gate) { gate.apply_op2(&up, Op)? } else { (gate.silu()? * up)? };
         self.down.forward(&inner)
     }
+}
+
+/// `silu(gate(x)) ⊙ up(x)` of quantised maps, neither of the two in memory.
+fn gated(x: &[f32], rows: usize, gate: &QuantizedWeights<'_>, up: &QuantizedWeights<'_>) -> Vec<f32> {
+    let mut inner = vec![0.0; rows * gate.n()];
+    kernels::gemm_silu_gate(x, rows, gate, up, &mut inner);
+    inner
 }
 
 struct Op;

@@ -82,7 +82,14 @@ impl Projections {
 
     /// Keys (rotated) and values of some rows `[rows, kv_heads·dim]`.
     pub fn keys_and_values(&self, x: &Tensor, positions: &Arc<[u32]>) -> Candle<(Tensor, Tensor)> {
-        Ok((self.turned(self.k.forward(x)?, 1, positions)?, self.v.forward(x)?))
+        let [k, v] = Linear::forward_each([&self.k, &self.v], x)?;
+        Ok((self.turned(k, 1, positions)?, v))
+    }
+
+    /// Queries and keys (rotated) and values of the same rows, which quantised maps share.
+    pub fn all(&self, x: &Tensor, positions: &Arc<[u32]>) -> Candle<[Tensor; 3]> {
+        let [q, k, v] = Linear::forward_each([&self.q, &self.k, &self.v], x)?;
+        Ok([self.turned(q, 0, positions)?, self.turned(k, 1, positions)?, v])
     }
 
     /// From the heads back into the stream.

@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
         Transformer::from_store(spec.clone(), &store, &options)
     };
     let exact = engine(Precision::Float(Dtype::F32))?;
-    let bytes = engine(Precision::Int8 { group: demask::model::checkpoint::quantized::GROUP })?;
+    let bytes = engine(Precision::INT8)?;
     let plain = Plain::new(&spec, &store)?;
     let columns = ["canvases", "L", "engine", "ms", "times candle's speed"];
     let mut report = Report::new("candle", &columns);

@@ -62,9 +62,8 @@ pub fn run(args: &Args) -> Result<()> {
             0 => pass(&model, &canvases),
             phase => parts.run(phase - 1, if PHASES[phase - 1] == "head" { &wanted } else { &rows }),
         })?;
-        let again = Peak::measure();
-        peak = Peak { f32: peak.f32.max(again.f32), int8: peak.int8.max(again.int8) };
-        let most = if matches!(precision, Precision::Int8 { .. }) { peak.int8 } else { peak.f32 };
+        peak = peak.or(Peak::measure());
+        let most = peak.of(precision);
         let (wall, cpu) = (samples[0].wall(), samples[0].cpu());
         let work = operations(&spec, &canvases);
         let touched = Touched::by(&model, &canvases)?;
@@ -87,9 +86,8 @@ pub fn run(args: &Args) -> Result<()> {
         spec.layers as f64,
         format!("{}, {:?}", counted(spec.layers, "layer"), args.shape.dtype),
     );
-    report.note("peak_f32", peak.f32, format!("peak f32 {:.1} G/s", peak.f32 / 1e9));
+    peak.note(&mut report);
     report.note("bandwidth", bandwidth, format!("memory {:.1} GB/s read", bandwidth / 1e9));
-    report.note("peak_int8", peak.int8, format!("peak int8 {:.1} G/s", peak.int8 / 1e9));
     report.chart.title = format!("forward pass, {} layers", spec.layers);
     report.chart.x = "canvas length L".into();
     report.chart.y = "tokens/s".into();
@@ -165,8 +163,8 @@ impl Parts {
         let out = match PHASES[phase] {
             "norm" => self.block.attn_norm.forward(&on.x)?,
             "qkv" => {
-                self.block.projections.queries(&on.x, &on.positions)?;
-                self.block.projections.keys_and_values(&on.x, &on.positions)?.0
+                let [q, _, _] = self.block.projections.all(&on.x, &on.positions)?;
+                q
             }
             "attention" => self.attention.forward(&on.q, &on.k, &on.v, &on.segments)?,
             "output" => self.block.projections.output(&on.q)?,

@@ -1,16 +1,17 @@
-//! `demask bench gemm`: the matrix products a forward pass consists of, against the machine's peak.
+//! `demask bench gemm`: the matrix products a forward pass consists of, against what the machine allows: the smaller of
+//! its peak and of what its memory delivers if weights are read once.
 
 use anyhow::Result;
 use clap::ValueEnum;
-use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_i8};
-use demask::model::checkpoint::quantized::GROUP;
+use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_quantized};
+use demask::model::checkpoint::quantized::Packing;
 use demask::model::checkpoint::{Dtype, Mapped};
 use demask::plot::{Mark, Series};
 
 use super::measure::alternate;
 use super::peak::Peak;
 use super::report::{Cell, Report};
-use super::{Common, Threads};
+use super::{Common, Threads, bandwidth};
 
 /// Matrix products of Dream-7B's and of the embedded model's shapes
 #[derive(Debug, clap::Args)]
@@ -25,11 +26,11 @@ pub struct Args {
     #[arg(long, value_name = "KxN", value_parser = shape, conflicts_with = "shapes")]
     shape: Vec<(usize, usize)>,
     /// Precisions of the weights
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "int8,bf16,f32")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "int8,q4,bf16,f32")]
     dtype: Vec<Kind>,
-    /// Weights of a row that share a scale (int8)
-    #[arg(long, default_value_t = GROUP, value_name = "N")]
-    group: usize,
+    /// Weights of a row that share a scale [default: 128 of int8, 32 of q4]
+    #[arg(long, value_name = "N")]
+    group: Option<usize>,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
@@ -49,6 +50,7 @@ enum Shapes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Int8,
+    Q4,
     Bf16,
     F32,
 }
@@ -63,18 +65,27 @@ enum Matrix {
 }
 
 impl Matrix {
-    fn new(kind: Kind, k: usize, n: usize, group: usize) -> Result<Self> {
+    fn new(kind: Kind, k: usize, n: usize, group: Option<usize>) -> Result<Self> {
         let values = noise(n * k, 2);
+        let (w, group) = (Weights::F32(&values), |usual: Packing| group.unwrap_or(usual.group));
         Ok(match kind {
-            Kind::Int8 => Self::Bytes(QuantizedWeights::quantize(Weights::F32(&values), n, k, group)?),
+            Kind::Int8 => Self::Bytes(QuantizedWeights::quantize(w, n, k, group(Packing::INT8))?),
+            Kind::Q4 => Self::Bytes(QuantizedWeights::quantize_four(w, n, k, group(Packing::Q4), None)?),
             Kind::Bf16 => Self::Numbers(Mapped::from_f32(&[n, k], values).to_dtype(Dtype::Bf16)),
             Kind::F32 => Self::Numbers(Mapped::from_f32(&[n, k], values)),
         })
     }
 
+    fn size_in_bytes(&self) -> usize {
+        match self {
+            Self::Bytes(w) => w.size_in_bytes(),
+            Self::Numbers(w) => w.size_in_bytes(),
+        }
+    }
+
     fn multiply(&self, a: &[f32], m: usize, k: usize, n: usize, c: &mut [f32]) {
         match self {
-            Self::Bytes(w) => gemm_i8(a, m, w, None, c),
+            Self::Bytes(w) => gemm_quantized(a, m, w, None, c),
             Self::Numbers(w) => gemm(a, m, k, w.weights(), n, None, c),
         }
     }
@@ -89,9 +100,9 @@ pub fn run(args: &Args) -> Result<()> {
         Shapes::Embedded => EMBEDDED.to_vec(),
         Shapes::All => [DREAM, EMBEDDED].concat(),
     };
-    let columns = ["M", "K", "N", "dtype", "ms", "G/s", "of peak", "of peak by CPU time"];
+    let columns = ["M", "K", "N", "dtype", "ms", "G/s", "of peak", "of limit", "of limit by CPU time"];
     let mut report = Report::new("gemm", &columns);
-    let mut peak = Peak::measure();
+    let (mut peak, mut bandwidth) = (Peak::measure(), bandwidth::measure());
     let mut measured = Vec::new();
     for &(k, n) in &shapes {
         let matrices =
@@ -103,19 +114,27 @@ pub fn run(args: &Args) -> Result<()> {
                 matrices[index].multiply(&a, m, k, n, &mut c);
                 Ok(())
             })?;
-            measured.extend(args.dtype.iter().zip(samples).map(|(&kind, s)| (m, k, n, kind, s)));
+            let sizes = matrices.iter().map(Matrix::size_in_bytes);
+            let of = args.dtype.iter().zip(samples).zip(sizes);
+            measured.extend(of.map(|((&kind, s), size)| (m, k, n, kind, s, size)));
         }
         // The peak of a busy machine is what its best moment shows, so it is looked for all along.
-        let again = Peak::measure();
-        peak = Peak { f32: peak.f32.max(again.f32), int8: peak.int8.max(again.int8) };
+        (peak, bandwidth) = (peak.or(Peak::measure()), bandwidth.max(bandwidth::measure()));
     }
-    for (m, k, n, kind, samples) in measured {
+    for (m, k, n, kind, samples, size) in measured {
         let operations = 2.0 * (m * k * n) as f64;
-        let most = if kind == Kind::Int8 { peak.int8 } else { peak.f32 };
+        let most = match kind {
+            Kind::Int8 => peak.int8,
+            Kind::Q4 => peak.four,
+            Kind::Bf16 | Kind::F32 => peak.f32,
+        };
+        // Weights and activations in, results out, each once.
+        let bytes = (size + 4 * m * (k + n)) as f64;
+        let limit = most.min(operations * bandwidth / bytes);
         let (wall, cpu) = (samples.wall(), samples.cpu());
         let name = format!("{kind:?}").to_lowercase();
         let series = report.chart.series.iter_mut().find(|s| s.label == name);
-        let point = (report.rows.len() as f64, operations / cpu.median / most);
+        let point = (report.rows.len() as f64, operations / cpu.median / limit);
         match series {
             Some(series) => series.points.push(point),
             None => {
@@ -131,14 +150,16 @@ pub fn run(args: &Args) -> Result<()> {
             Cell::Spread(wall.times(1e3), 3),
             Cell::Number(operations / wall.median / 1e9, 1),
             Cell::Share(operations / wall.median / most),
-            Cell::Share(operations / cpu.median / most),
+            Cell::Share(operations / wall.median / limit),
+            Cell::Share(operations / cpu.median / limit),
         ]);
     }
-    report.note("peak_f32", peak.f32, format!("peak f32 {:.1} G/s", peak.f32 / 1e9));
-    report.note("peak_int8", peak.int8, format!("peak int8 {:.1} G/s", peak.int8 / 1e9));
-    report.chart.title = "matrix products: share of the peak, by CPU time".into();
+    peak.note(&mut report);
+    let sentence = format!("memory {:.1} GB/s; the limit is the smaller of peak and memory", bandwidth / 1e9);
+    report.note("bandwidth", bandwidth, sentence);
+    report.chart.title = "matrix products: share of the limit, by CPU time".into();
     report.chart.x = "row of the table".into();
-    report.chart.y = "share of the peak".into();
+    report.chart.y = "share of the limit".into();
     report.show(&args.common.output)
 }
 

@@ -3,6 +3,7 @@
 //! Machines are noisy: what is compared runs alternately in one process, several times, and the median is shown with
 //! its quartiles. `measure` times, `report` shows.
 
+mod bandwidth;
 mod blocks;
 mod candle;
 mod compare;
@@ -31,6 +32,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Peak(peak::Args),
+    Bandwidth(bandwidth::Args),
     Gemm(gemm::Args),
     Forward(forward::Args),
     Blocks(blocks::Args),
@@ -84,6 +86,7 @@ impl Threads {
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Peak(args) => peak::run(args),
+        Command::Bandwidth(args) => bandwidth::run(args),
         Command::Gemm(args) => gemm::run(args),
         Command::Forward(args) => forward::run(args),
         Command::Blocks(args) => blocks::run(args),

@@ -4,13 +4,15 @@
 //! greedy decoding still agrees on. Without one: relative error of products with weights and activations that have
 //! outlier channels, as large models do.
 
+mod rounding;
+
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use demask::decode::probe::{BackboneProbe, Probe as _, Question};
 use demask::decode::registry::Context;
 use demask::decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
-use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_i8, softmax_stats, total_variation};
+use demask::kernels::{softmax_stats, total_variation};
 use demask::model::checkpoint::Dtype;
 use demask::model::text::{ChatTemplate, Tokenizer};
 use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
@@ -18,7 +20,6 @@ use demask::plot::{Mark, Series};
 use demask::train::data::Encoder;
 use demask::train::tv_cache::Response;
 
-use super::gemm::noise;
 use super::measure::Spread;
 use super::report::{Cell, Output, Report};
 use crate::args::ModelArgs;
@@ -50,7 +51,7 @@ pub fn run(args: &Args) -> Result<()> {
     let options = args.model.load_options()?;
     let report = match &args.model.model {
         Some(_) => model(args, &args.model.folder()?, &options)?,
-        None => products(&args.groups)?,
+        None => rounding::products(&args.groups)?,
     };
     report.show(&args.output)
 }
@@ -73,11 +74,13 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
     ];
     let mut report = Report::new("quality", &columns);
     let mut points = Vec::new();
-    let candidates = std::iter::once(("bf16".to_owned(), 16.0, Precision::Float(Dtype::Bf16))).chain(
-        args.groups
-            .iter()
-            .map(|&group| (format!("int8 group {group}"), group as f64, Precision::Int8 { group })),
-    );
+    let mut candidates = vec![("bf16".to_owned(), 16.0, Precision::Float(Dtype::Bf16))];
+    for &group in &args.groups {
+        candidates.push((format!("int8 group {group}"), group as f64, Precision::Int8 { group }));
+    }
+    for &group in &args.groups {
+        candidates.push((format!("q4 group {group}"), group as f64, Precision::Q4 { group }));
+    }
     for (name, x, precision) in candidates {
         let other = load(precision)?;
         let distances: Vec<(f64, bool)> = truth
@@ -172,58 +175,4 @@ fn decoded(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<u32>>>
         texts.extend(jobs.iter().map(|job| job.canvas().tokens()[job.canvas().response()].to_vec()));
     }
     Ok(texts)
-}
-
-/// Relative error `‖y − y₈‖ / ‖y‖` of one product by group size, with one depth in 64 larger by a factor.
-fn products(groups: &[usize]) -> Result<Report> {
-    const SHAPE: [usize; 3] = [64, 3584, 2048];
-    let [m, k, n] = SHAPE;
-    let mut report = Report::new("quality", &["outliers in", "factor", "group", "relative error"]);
-    for (place, in_weights, in_acts) in
-        [("neither", false, false), ("activations", false, true), ("both", true, true)]
-    {
-        for factor in if in_acts { vec![10.0, 100.0] } else { vec![1.0] } {
-            let scaled = |mut values: Vec<f32>, wanted: bool| {
-                if wanted {
-                    values
-                        .iter_mut()
-                        .enumerate()
-                        .filter(|(i, _)| i % k % 64 == 7)
-                        .for_each(|(_, x)| *x *= factor);
-                }
-                values
-            };
-            let (a, w) = (scaled(noise(m * k, 11), in_acts), scaled(noise(n * k, 12), in_weights));
-            let mut exact = vec![0.0; m * n];
-            gemm(&a, m, k, Weights::F32(&w), n, None, &mut exact);
-            let mut points = Vec::new();
-            for &group in groups {
-                let quantized = QuantizedWeights::quantize(Weights::F32(&w), n, k, group)?;
-                let mut bytes = vec![0.0; m * n];
-                gemm_i8(&a, m, &quantized, None, &mut bytes);
-                let error = relative(&exact, &bytes);
-                points.push((group as f64, error));
-                report.rows.push(vec![
-                    place.into(),
-                    Cell::Number(f64::from(factor), 0),
-                    Cell::Count(group),
-                    Cell::Number(error, 5),
-                ]);
-            }
-            let label = format!("{place}, x{factor}");
-            report.chart.series.push(Series { label, mark: Mark::Line, points });
-        }
-    }
-    let sentence = format!("products {m}x{k}x{n}, outliers in one depth of 64");
-    report.note("depth", k as f64, sentence);
-    report.chart.title = "relative error of int8 products".into();
-    report.chart.x = "weights that share a scale".into();
-    report.chart.y = "relative error".into();
-    Ok(report)
-}
-
-fn relative(exact: &[f32], other: &[f32]) -> f64 {
-    let square = |x: f32| f64::from(x) * f64::from(x);
-    let error: f64 = exact.iter().zip(other).map(|(a, b)| square(a - b)).sum();
-    (error / exact.iter().map(|a| square(*a)).sum::<f64>()).sqrt()
 }

@@ -48,10 +48,10 @@ impl Touched {
             let expert =
                 parameter.expert.zip(parameter.layer).map(|((index, _), layer)| (layer, index as u32));
             let read = expert.is_none_or(|expert| self.0.contains(&expert));
-            let per = match precision {
-                Precision::Float(dtype) => dtype.size() as f64,
-                Precision::Int8 { group } if parameter.quantises() => 1.0 + 4.0 / group as f64,
-                Precision::Int8 { .. } => 4.0,
+            let per = match (precision, precision.packing(&parameter)) {
+                (Precision::Float(dtype), _) => dtype.size() as f64,
+                (_, Some(packing)) => packing.size(),
+                (_, None) => 4.0,
             };
             if read && parameter.kind != (Use::Table { tied: false }) {
                 sum += parameter.elements() as f64 * per;

@@ -1,8 +1,10 @@
-//! The int8 micro-kernel: for one group of depths, `c += (Σ a·w) · scale_a · scale_w` over a column of tiles.
+//! The micro-kernel of quantised weights: for one group of depths, `c += (Σ a·w) · scale_a · scale_w` over a column of
+//! tiles, and `c += scale_a · Σ a · offset_w` where weights have offsets.
 //!
-//! Invariant: the byte products are summed exactly; one multiplication of the scales and one fused multiply-add follow.
+//! Invariant: the byte products are summed exactly; one multiplication of the scales and one fused multiply-add follow,
+//! then one more for the offset.
 
-use crate::arch::{COLS, Dot, DotOp};
+use crate::arch::{COLS, Dot, DotOp, MOST_ROWS, MOST_VECTORS};
 
 /// Rows of activations times one or more panels of weights.
 pub(crate) struct Tile<'a, D: Dot> {
@@ -20,12 +22,20 @@ pub(crate) struct Tile<'a, D: Dot> {
     pub(crate) c: &'a mut [f32],
 }
 
-/// One group of a panel: prepared weights, their scales and what the sums of the columns start from.
+/// One group of a panel: prepared weights, their scales and offsets and what the sums of the columns start from.
 #[derive(Clone, Copy)]
 pub(crate) struct Panel<'a, D: Dot> {
     pub(crate) weights: &'a [D::Weight],
-    pub(crate) scales: &'a [f32],
+    pub(crate) scales: [f32; COLS],
+    /// Of weights of four bits: their sums start from minus eight times the sum of the row.
+    pub(crate) offsets: Option<[f32; COLS]>,
     pub(crate) starts: [i32; COLS],
+}
+
+impl<D: Dot> Panel<'_, D> {
+    /// None.
+    pub(crate) const EMPTY: Self =
+        Self { weights: &[], scales: [0.0; COLS], offsets: None, starts: [0; COLS] };
 }
 
 impl<D: Dot> Tile<'_, D> {
@@ -36,8 +46,10 @@ impl<D: Dot> Tile<'_, D> {
         let (rows, width) = (self.scales.len(), self.panels.len() * COLS);
         assert!(self.starts.len() == rows && self.acts.len() == rows.next_multiple_of(D::ROWS) * self.filled);
         assert!(self.steps * D::STEP == self.filled && self.c.len() == rows * width);
-        let covers = |p: &Panel<'_, D>| p.weights.len() == self.filled * COLS && p.scales.len() == COLS;
+        let covers = |p: &Panel<'_, D>| p.weights.len() == self.filled * COLS;
         assert!(self.panels.iter().all(covers) && width <= MOST_VECTORS * D::LANES);
+        let shifted = self.panels.iter().all(|p| p.offsets.is_some());
+        assert!(shifted || self.panels.iter().all(|p| p.offsets.is_none()), "offsets for all panels or none");
         let mut call = Call::<D> {
             steps: self.steps,
             acts: self.acts.as_ptr(),
@@ -47,6 +59,7 @@ impl<D: Dot> Tile<'_, D> {
             weights: [core::ptr::null(); MOST_VECTORS],
             weight_scales: [core::ptr::null(); MOST_VECTORS],
             weight_starts: [core::ptr::null(); MOST_VECTORS],
+            weight_offsets: shifted.then_some([core::ptr::null(); MOST_VECTORS]),
             c: self.c.as_mut_ptr(),
             c_row: width,
         };
@@ -57,6 +70,9 @@ impl<D: Dot> Tile<'_, D> {
             call.weights[v] = panel.weights.as_ptr().wrapping_add(col * D::STEP);
             call.weight_scales[v] = panel.scales.as_ptr().wrapping_add(col);
             call.weight_starts[v] = panel.starts.as_ptr().wrapping_add(col);
+            if let (Some(to), Some(offsets)) = (&mut call.weight_offsets, &panel.offsets) {
+                to[v] = offsets.as_ptr().wrapping_add(col);
+            }
         }
         let (tiles, rest) = (rows / D::ROWS, rows % D::ROWS);
         // SAFETY: the checks above are the contract of `rows` for all rows; the second call begins where the first ends.
@@ -71,10 +87,6 @@ impl<D: Dot> Tile<'_, D> {
     }
 }
 
-/// Most vectors and rows a register tile of any instruction set has.
-const MOST_VECTORS: usize = 3;
-const MOST_ROWS: usize = 8;
-
 #[derive(Clone, Copy)]
 struct Call<D: Dot> {
     steps: usize,
@@ -85,6 +97,7 @@ struct Call<D: Dot> {
     weights: [*const D::Weight; MOST_VECTORS],
     weight_scales: [*const f32; MOST_VECTORS],
     weight_starts: [*const i32; MOST_VECTORS],
+    weight_offsets: Option<[*const f32; MOST_VECTORS]>,
     c: *mut f32,
     c_row: usize,
 }
@@ -153,45 +166,14 @@ impl<D: Dot> Call<D> {
                     *sum = dot.start(*self.starts.add(i), self.weight_starts[v]);
                 }
             }
-            let (mut acts, mut weights) = (self.acts, self.weights);
-            // Two steps at a time, so that the loop itself costs little.
-            for _ in 0..self.steps / 2 {
-                Self::step(dot, &mut sum, acts, weights, 0);
-                Self::step(dot, &mut sum, acts, weights, 1);
-                acts = acts.add(2 * D::ROWS * D::STEP);
-                weights = weights.map(|w| w.wrapping_add(2 * COLS * D::STEP));
-            }
-            if self.steps % 2 == 1 {
-                Self::step(dot, &mut sum, acts, weights, 0);
-            }
+            dot.steps(&mut sum, self.acts, self.weights, self.steps);
             for (i, sum) in sum.iter().enumerate() {
                 let (scale, c) = (*self.scales.add(i), self.c.add(i * self.c_row));
+                // The start of a row's sums is minus eight times the sum of its bytes; both are exact in `f32`.
+                let factor = scale * (*self.starts.add(i) as f32 * -0.125);
                 for (v, &sum) in sum.iter().enumerate() {
-                    dot.accumulate(sum, scale, self.weight_scales[v], c.add(v * D::LANES));
-                }
-            }
-        }
-    }
-
-    /// The products of step `step` from the pointers on.
-    ///
-    /// # Safety
-    /// `ROWS` activations of the step and the weights of `V` vectors must be readable.
-    #[inline(always)]
-    unsafe fn step<const R: usize, const V: usize>(
-        dot: D,
-        sum: &mut [[D::I; V]; R],
-        acts: *const D::Act,
-        weights: [*const D::Weight; MOST_VECTORS],
-        step: usize,
-    ) {
-        // SAFETY: passed on.
-        unsafe {
-            let w: [D::W; V] = core::array::from_fn(|v| dot.weights(weights[v].add(step * COLS * D::STEP)));
-            for (i, sum) in sum.iter_mut().enumerate() {
-                let a = dot.acts(acts.add((step * D::ROWS + i) * D::STEP));
-                for (sum, w) in sum.iter_mut().zip(w) {
-                    *sum = dot.dot(*sum, w, a);
+                    let shift = self.weight_offsets.map(|offsets| (factor, offsets[v]));
+                    dot.accumulate(sum, scale, self.weight_scales[v], shift, c.add(v * D::LANES));
                 }
             }
         }

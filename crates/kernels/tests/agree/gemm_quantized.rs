@@ -1,14 +1,25 @@
-//! The int8 product is bit-identical to its twin whatever the shape, group, threads, batch and instruction set.
+//! The product with bytes is bit-identical to its twin whatever the shape, group, threads, batch and instruction set.
 
-use demask_kernels::{QuantizeError, QuantizedWeights, Weights, gemm_i8, peak_int8};
+use std::borrow::Cow;
+
+use demask_kernels::{
+    Bits, Product, QuantizeError, QuantizedWeights, Scales, Weights, gemm_quantized, gemm_quantized_each,
+    gemm_silu_gate, peak_four, peak_int8, silu_gate,
+};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
 use crate::{each_isa, naive, noise, same};
 
-fn run(a: &[f32], m: usize, w: &QuantizedWeights<'_>, bias: Option<&[f32]>) -> Vec<f32> {
+/// Scales of bytes.
+fn single<'a>(w: &'a QuantizedWeights<'_>) -> &'a [f32] {
+    let Scales::Single(scales) = w.scales() else { panic!("scales of bytes are in single precision") };
+    scales
+}
+
+pub(crate) fn run(a: &[f32], m: usize, w: &QuantizedWeights<'_>, bias: Option<&[f32]>) -> Vec<f32> {
     let mut c = vec![f32::NAN; m * w.n()];
-    gemm_i8(a, m, w, bias, &mut c);
+    gemm_quantized(a, m, w, bias, &mut c);
     c
 }
 
@@ -16,7 +27,7 @@ proptest! {
     #![proptest_config(crate::cases(60))]
 
     #[test]
-    fn gemm_i8_is_the_twins_sum(
+    fn bytes_are_the_twins_sum(
         m in 0usize..70, k in 0usize..300, n in 0usize..120, group in 1usize..140, with_bias: bool, seed: u64,
     ) {
         let (a, w, bias) = (noise(m * k, seed), noise(n * k, seed ^ 1), noise(n, seed ^ 2));
@@ -24,7 +35,7 @@ proptest! {
         let (q, scales) = if k == 0 { (vec![], vec![]) } else { naive::quantize_rows(&w, k, group) };
         let expected =
             if k == 0 { naive::gemm(&a, m, k, Weights::F32(&w), n, bias) }
-            else { naive::gemm_i8(&a, m, k, (&q, &scales), n, group, bias) };
+            else { naive::gemm_quantized(&a, m, k, naive::Quantized { q: &q, scales: &scales, offsets: None, group }, n, bias) };
         let quantized = QuantizedWeights::quantize(Weights::F32(&w), n, k, group).expect("a valid shape");
         let mut result = Ok(());
         each_isa(|isa| {
@@ -44,10 +55,10 @@ proptest! {
         let whole = quantize(Weights::F32(&w));
         let (q, scales) = naive::quantize_rows(&w, k, group);
         let rows = QuantizedWeights::from_rows(&q, &scales, n, k, group).expect("a valid shape");
-        let stored = QuantizedWeights::from_packed(whole.packed(), whole.scales(), n, k, group).expect("what was stored");
+        let stored = QuantizedWeights::from_packed(whole.packed(), whole.scales().clone(), n, k, group).expect("what was stored");
         for other in [&rows, &stored, &quantize(Weights::F16(&halves))] {
             prop_assert_eq!(other.packed(), whole.packed());
-            prop_assert_eq!(other.scales(), whole.scales());
+            prop_assert_eq!(single(other), single(&whole));
         }
         let (short, shorter) = (quantize(Weights::Bf16(&short)), quantize(Weights::F32(&shorter)));
         prop_assert_eq!(short.packed(), shorter.packed());
@@ -138,9 +149,10 @@ fn empty_shapes() {
 fn wrong_shapes_are_refused() {
     let short = QuantizedWeights::quantize(Weights::F32(&[0.0; 5]), 2, 3, 32);
     assert!(matches!(short, Err(QuantizeError::Length { expected: 6, found: 5, .. })));
-    assert_eq!(QuantizedWeights::packed_len(17, 6, 4), Ok(2 * 16 * 8));
+    assert_eq!(QuantizedWeights::packed_len(17, 6, 4, Bits::Eight), Ok(2 * 16 * 8));
     assert_eq!(QuantizedWeights::scales_len(17, 6, 4), Ok(2 * 2 * 16));
-    let cut = QuantizedWeights::from_packed(&[0u8; 255][..], &[0.0f32; 64][..], 17, 6, 4);
+    let cut =
+        QuantizedWeights::from_packed(&[0u8; 255][..], Scales::Single(Cow::Borrowed(&[0.0; 64])), 17, 6, 4);
     assert!(matches!(cut, Err(QuantizeError::Length { expected: 256, found: 255, .. })));
     assert_eq!(
         QuantizedWeights::quantize(Weights::F32(&[]), 0, 0, 0).map(|w| w.n()),
@@ -150,5 +162,55 @@ fn wrong_shapes_are_refused() {
 
 #[test]
 fn the_peak_is_positive() {
-    each_isa(|isa| assert!(peak_int8() > 1e6 && demask_kernels::peak_fma() > 1e6, "{}", isa.name()));
+    each_isa(|isa| {
+        let rates = [peak_int8(), peak_four(), demask_kernels::peak_fma()];
+        assert!(rates.iter().all(|&rate| rate > 1e6), "{}: {rates:?}", isa.name());
+    });
+    assert!(demask_kernels::bandwidth() > 1e6);
+}
+
+/// Products that share their activations, and a gate that is never in memory, change no number; some are grouped
+/// differently and cannot share.
+#[test]
+fn sharing_changes_nothing() {
+    for (m, k, n) in [(1, 40, 16), (7, 96, 37), (66, 300, 130), (530, 64, 100)] {
+        let a = noise(m * k, 10);
+        let weights: Vec<QuantizedWeights<'_>> = [(n, 32), (n / 2, 32), (n, 64), (n, 64)]
+            .into_iter()
+            .enumerate()
+            .map(|(seed, (n, group))| {
+                let w = noise(n * k, 20 + seed as u64);
+                if m % 2 == 1 {
+                    QuantizedWeights::quantize(Weights::F32(&w), n, k, group).expect("a valid shape")
+                } else {
+                    QuantizedWeights::quantize_four(Weights::F32(&w), n, k, group, None)
+                        .expect("a valid shape")
+                }
+            })
+            .collect();
+        let bias = noise(n, 30);
+        let biases = [Some(&bias[..]), None, Some(&bias[..]), None];
+        each_isa(|isa| {
+            let apart: Vec<Vec<f32>> = weights.iter().zip(biases).map(|(w, b)| run(&a, m, w, b)).collect();
+            let mut together: Vec<Vec<f32>> = weights.iter().map(|w| vec![f32::NAN; m * w.n()]).collect();
+            let mut products: Vec<Product<'_>> = weights
+                .iter()
+                .zip(biases)
+                .zip(&mut together)
+                .map(|((w, bias), c)| Product { w, bias, c })
+                .collect();
+            gemm_quantized_each(&a, m, &mut products);
+            for (apart, together) in apart.iter().zip(&together) {
+                assert_eq!(same(together, apart), Ok(()), "{} {m}x{k}x{n}", isa.name());
+            }
+            for (gate, up) in [(2, 3), (0, 3)] {
+                let mut expected = vec![0.0; m * n];
+                let (g, u) = (run(&a, m, &weights[gate], None), run(&a, m, &weights[up], None));
+                silu_gate(&g, &u, &mut expected);
+                let mut found = vec![f32::NAN; m * n];
+                gemm_silu_gate(&a, m, &weights[gate], &weights[up], &mut found);
+                assert_eq!(same(&found, &expected), Ok(()), "{} {m}x{k}x{n} gated", isa.name());
+            }
+        });
+    }
 }

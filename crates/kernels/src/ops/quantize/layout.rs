@@ -1,0 +1,104 @@
+//! Shape and grouping of quantised weights, and where they put things.
+
+use std::ops::Range;
+
+use super::{Bits, QuantizeError};
+use crate::arch::{COLS, DEPTH, NIBBLE_DEPTH};
+
+/// An `[n, k]` matrix in groups of `group` depths, in panels of 16 rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) group: usize,
+    pub(crate) bits: Bits,
+}
+
+impl Layout {
+    pub(super) fn new(n: usize, k: usize, group: usize, bits: Bits) -> Result<Self, QuantizeError> {
+        // 2^16 products of 127 x 255 stay within 32 bits.
+        if group == 0 || group > 1 << 16 {
+            return Err(QuantizeError::Group(group));
+        }
+        Ok(Self { n, k, group, bits })
+    }
+
+    pub(super) fn expect(
+        &self,
+        what: &'static str,
+        expected: usize,
+        found: usize,
+    ) -> Result<(), QuantizeError> {
+        let Self { n, k, group, .. } = *self;
+        if expected == found {
+            Ok(())
+        } else {
+            Err(QuantizeError::Length { what, n, k, group, expected, found })
+        }
+    }
+
+    /// Whether activations quantised for one are what the other multiplies by.
+    pub(crate) fn shares_activations(&self, other: &Self) -> bool {
+        (self.k, self.group, self.bits) == (other.k, other.group, other.bits)
+    }
+
+    /// Depths that are interleaved.
+    fn unit(&self) -> usize {
+        match self.bits {
+            Bits::Eight => DEPTH,
+            Bits::Four => NIBBLE_DEPTH,
+        }
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.k.div_ceil(self.group)
+    }
+
+    pub(crate) fn panels(&self) -> usize {
+        self.n.div_ceil(COLS)
+    }
+
+    /// Depths of group `group` of the matrix.
+    pub(crate) fn depths(&self, group: usize) -> Range<usize> {
+        group * self.group..self.k.min((group + 1) * self.group)
+    }
+
+    /// The same, filled up to whole interleaved depths.
+    pub(crate) fn filled(&self, group: usize) -> usize {
+        self.depths(group).len().next_multiple_of(self.unit())
+    }
+
+    /// Depths of the largest group, filled up.
+    pub(crate) fn deepest(&self) -> usize {
+        self.group.min(self.k).next_multiple_of(self.unit())
+    }
+
+    /// First depth of the group in the packed form.
+    pub(crate) fn start(&self, group: usize) -> usize {
+        group * self.group.next_multiple_of(self.unit())
+    }
+
+    /// Depths of the packed form.
+    pub(crate) fn depth(&self) -> usize {
+        self.groups().checked_sub(1).map_or(0, |last| self.start(last) + self.filled(last))
+    }
+
+    /// Bytes of so many packed depths of a panel.
+    pub(super) fn bytes(&self, depths: usize) -> usize {
+        depths * COLS / self.bits.per_byte()
+    }
+
+    pub(super) fn packed_len(&self) -> usize {
+        self.panels() * self.bytes(self.depth())
+    }
+
+    pub(super) fn scales_len(&self) -> usize {
+        self.panels() * self.groups() * COLS
+    }
+
+    /// Where depth `depth` of the packed form of column `col` is in its panel: the byte, and by how much it is shifted.
+    pub(super) fn place(&self, col: usize, depth: usize) -> (usize, u32) {
+        let (block, within) = (depth / self.unit(), depth % self.unit());
+        ((block * COLS + col) * DEPTH + within % DEPTH, if within < DEPTH { 0 } else { 4 })
+    }
+}
