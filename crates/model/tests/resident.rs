@@ -70,7 +70,7 @@ fn experts_that_no_row_chose_are_never_read() {
     let options = write::Options::default();
     synthetic::folder(&floats, &tensors.collect::<Vec<_>>(), Dtype::Bf16, 1, &options).unwrap();
     std::fs::write(floats.join("config.json"), text).unwrap();
-    let settings = Settings { group: 128, max_shard_bytes: u64::MAX };
+    let settings = Settings { precision: demask_model::Precision::INT8, max_shard_bytes: u64::MAX };
     quantize::folder(&floats, &bytes, &settings, &mut |_| ()).unwrap();
     std::fs::remove_dir_all(&floats).unwrap();
 
