@@ -12,6 +12,7 @@ mod arch;
 mod dispatch;
 mod math;
 mod memory;
+mod meter;
 mod ops;
 mod pack;
 mod parallel;
@@ -21,6 +22,7 @@ mod tile_bytes;
 
 pub use dispatch::{Isa, force, isa};
 pub use memory::{give_back_memory, reuse_freed_memory};
+pub use meter::{Counted, Meter, meter};
 pub use ops::add::add;
 pub use ops::attention::{Heads, Segment, attention, attention_backward};
 pub use ops::gemm::{Weights, gemm};

@@ -145,6 +145,14 @@ pub struct Chart {
 }
 
 impl Chart {
+    /// Adds a point to the series of this label, which is begun with this mark if there is none.
+    pub fn point(&mut self, label: &str, mark: Mark, point: (f64, f64)) {
+        match self.series.iter_mut().find(|series| series.label == label) {
+            Some(series) => series.points.push(point),
+            None => self.series.push(Series { label: label.to_owned(), mark, points: vec![point] }),
+        }
+    }
+
     /// Draws the chart into an area.
     pub fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
         let scale = |y: f64| if self.log { y.log10() } else { y };

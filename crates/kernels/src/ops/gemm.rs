@@ -5,6 +5,7 @@
 
 use half::{bf16, f16};
 
+use crate::meter::{Work, counted};
 use crate::ops::matmul::{Shape, Strided};
 use crate::pack::Right;
 use crate::product::product;
@@ -51,9 +52,9 @@ pub fn gemm(a: &[f32], m: usize, k: usize, w: Weights<'_>, n: usize, bias: Optio
     let shape = Shape { m, n, k };
     let a = Strided::rows(a, k);
     let chain = Chain { carry: false, bias };
-    match w {
+    counted(Work::Float, 2 * m * n * k, || match w {
         Weights::F32(w) => product(shape, a, Right::new(w, 1, k, k, n), c, chain),
         Weights::Bf16(w) => product(shape, a, Right::new(w, 1, k, k, n), c, chain),
         Weights::F16(w) => product(shape, a, Right::new(w, 1, k, k, n), c, chain),
-    }
+    });
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: as in `gemm`, an element is one fixed-order chain over `k`.
 
+use crate::meter::{Work, counted};
 use crate::pack::Right;
 use crate::product::product;
 use crate::tile::Chain;
@@ -61,5 +62,6 @@ pub fn matmul(shape: Shape, a: Strided<'_>, b: Strided<'_>, c: &mut [f32], accum
     assert!(b.covers(k, n), "matmul: b does not cover [{k}, {n}]");
     assert_eq!(c.len(), m * n, "matmul: c must be [m, n]");
     let chain = if accumulate { Chain::CARRY } else { Chain::FRESH };
-    product(shape, a, Right::new(b.data, b.row, b.col, k, n), c, chain);
+    let b = Right::new(b.data, b.row, b.col, k, n);
+    counted(Work::Float, 2 * m * n * k, || product(shape, a, b, c, chain));
 }

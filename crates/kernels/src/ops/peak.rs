@@ -10,7 +10,7 @@ use crate::memory::Scratch;
 /// Single-precision operations a second of all threads together (a fused multiply-add counts two).
 pub fn peak_fma() -> f64 {
     let level = Level::active();
-    all_threads(|_| level.run(Fma))
+    all_threads(|| level.run(Fma))
 }
 
 /// Operations on bytes a second of all threads together, with the byte products of the int8 product (a multiplication
@@ -24,14 +24,22 @@ pub fn peak_four() -> f64 {
     Level::active().with_nibbles(Four)
 }
 
-/// Bytes a second that all threads together read from memory, each its own stretch from end to end.
+/// Bytes a second that all threads together read from memory, each its own stretch from end to end: the best of short
+/// rounds that all of them take part in, since memory is shared and what one thread reads while the others wait
+/// says nothing of them all.
 pub fn bandwidth() -> f64 {
     let level = Level::active();
     let memory: Vec<Vec<f32>> = (0..rayon::current_num_threads()).map(|_| vec![1.0; STRETCH]).collect();
-    all_threads(|thread| level.run(Read(&memory[thread])))
+    let (start, mut best) = (Instant::now(), 0.0f64);
+    while start.elapsed() < 3 * SPAN {
+        let from = Instant::now();
+        let bytes: u64 = rayon::broadcast(|thread| level.run(Read(&memory[thread.index()]))).into_iter().sum();
+        best = best.max(bytes as f64 / from.elapsed().as_secs_f64());
+    }
+    best
 }
 
-/// Numbers a thread reads: together far more than a cache holds.
+/// Numbers a thread reads in a round: more than a cache holds, and not for much longer than a thread stays on its core.
 const STRETCH: usize = 24 << 20;
 
 struct Read<'a>(&'a [f32]);
@@ -55,17 +63,16 @@ impl Op for Read<'_> {
 /// How long each thread measures.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// Sum over the pool's threads of the best rate any short stretch of `stretch` reached; it is told the thread's number and
-/// returns its operations.
+/// Sum over the pool's threads of the best rate any short stretch of `stretch` reached, which returns its operations.
 ///
 /// The best and not the mean: a stretch during which the thread was taken off the core says nothing about the core.
-fn all_threads(stretch: impl Fn(usize) -> u64 + Sync) -> f64 {
-    let rates = rayon::broadcast(|thread| {
+fn all_threads(stretch: impl Fn() -> u64 + Sync) -> f64 {
+    let rates = rayon::broadcast(|_| {
         let start = Instant::now();
         let mut best = 0.0f64;
         while start.elapsed() < SPAN {
             let from = Instant::now();
-            let operations = stretch(thread.index());
+            let operations = stretch();
             best = best.max(operations as f64 / from.elapsed().as_secs_f64());
         }
         best
@@ -106,7 +113,7 @@ impl WithDot for Bytes {
     type Out = f64;
 
     fn with<D: Dot>(self, dot: D) -> f64 {
-        all_threads(|_| dot.isolate_dot(Self))
+        all_threads(|| dot.isolate_dot(Self))
     }
 }
 
@@ -131,7 +138,7 @@ impl WithDot for Four {
     type Out = f64;
 
     fn with<D: Dot>(self, dot: D) -> f64 {
-        all_threads(|_| dot.isolate_dot(Self))
+        all_threads(|| dot.isolate_dot(Self))
     }
 }
 

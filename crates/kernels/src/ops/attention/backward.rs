@@ -9,6 +9,7 @@ use crate::arch::{Op, Simd};
 use crate::dispatch::Level;
 use crate::math::{dot, exp};
 use crate::memory::{Grid, Scratch, Tile};
+use crate::meter::{Work, counted};
 use crate::ops::attention::{Heads, Segment, check, disjoint};
 use crate::ops::matmul::Strided;
 use crate::pack::Right;
@@ -58,11 +59,15 @@ pub fn attention_backward(
     let together = if disjoint(segments.iter().map(|s| &s.k)) { 1 } else { segments.len() };
     let units: Vec<_> =
         segments.chunks(together.max(1)).flat_map(|s| (0..heads.kv).map(move |h| (s, h))).collect();
-    units.into_par_iter().with_max_len(1).for_each(|(segments, kv_head)| {
-        for segment in segments.iter().filter(|segment| !segment.q.is_empty() && !segment.k.is_empty()) {
-            let forward = Forward { q, k, v, out, lse, grad_out };
-            level.run(Task { forward, heads, segment, kv_head, grad_q, grad_k, grad_v });
-        }
+    // Scores again, then the gradients of probabilities, values, queries and keys.
+    let pairs: usize = segments.iter().map(|s| s.q.len() * s.k.len()).sum();
+    counted(Work::Attention, 10 * pairs * heads.query * heads.dim, || {
+        units.into_par_iter().with_max_len(1).for_each(|(segments, kv_head)| {
+            for segment in segments.iter().filter(|segment| !segment.q.is_empty() && !segment.k.is_empty()) {
+                let forward = Forward { q, k, v, out, lse, grad_out };
+                level.run(Task { forward, heads, segment, kv_head, grad_q, grad_k, grad_v });
+            }
+        });
     });
 }
 

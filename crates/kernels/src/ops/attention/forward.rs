@@ -8,6 +8,7 @@ use crate::arch::{Op, Simd};
 use crate::dispatch::Level;
 use crate::math::exp;
 use crate::memory::{Grid, Scratch, Tile};
+use crate::meter::{Work, counted};
 use crate::ops::attention::{Heads, Segment, check};
 use crate::ops::matmul::Strided;
 use crate::pack::Right;
@@ -49,9 +50,13 @@ pub fn attention(
     let level = Level::active();
     let out = Grid::new(out, heads.query * heads.dim);
     let lse = lse.map(|lse| Grid::new(lse, heads.query));
-    let tasks = cut(heads, segments).into_par_iter();
-    tasks.with_min_len(least_run()).with_max_len(least_run()).for_each(|(segment, kv_head, queries)| {
-        level.run(Task { q, k, v, heads, segment, kv_head, queries, out, lse });
+    // Of segments that are causal this counts twice what is needed.
+    let pairs: usize = segments.iter().map(|s| s.q.len() * s.k.len()).sum();
+    counted(Work::Attention, 4 * pairs * heads.query * heads.dim, || {
+        let tasks = cut(heads, segments).into_par_iter();
+        tasks.with_min_len(least_run()).with_max_len(least_run()).for_each(|(segment, kv_head, queries)| {
+            level.run(Task { q, k, v, heads, segment, kv_head, queries, out, lse });
+        });
     });
 }
 

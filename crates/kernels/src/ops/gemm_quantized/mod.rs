@@ -18,6 +18,7 @@ use task::Task;
 use crate::arch::{Dot, WithDot};
 use crate::dispatch::Level;
 use crate::memory::{Grid, Scratch};
+use crate::meter::{Work, counted};
 use crate::ops::quantize::{Bits, Layout, QuantizedWeights};
 use crate::ops::silu_gate::silu_gate;
 use crate::parallel::least_run;
@@ -116,6 +117,14 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Columns of all matrices.
+    fn columns(&self) -> usize {
+        match self.of {
+            Of::One(w) => w.n(),
+            Of::Gated { gate, up } => gate.n() + up.n(),
+        }
+    }
+
     /// Panels of all matrices.
     fn panels(&self) -> usize {
         match self.of {
@@ -147,10 +156,11 @@ fn run(a: &[f32], m: usize, outputs: &[Output<'_>]) {
     let Some(first) = outputs.first() else { return };
     let (level, layout) = (Level::active(), first.layout());
     let all = All { a, m, layout, outputs };
-    match layout.bits {
+    let columns: usize = outputs.iter().map(Output::columns).sum();
+    counted(Work::Quantized, 2 * m * layout.k * columns, || match layout.bits {
         Bits::Eight => level.with_bytes(all),
         Bits::Four => level.with_nibbles(all),
-    }
+    });
 }
 
 struct All<'a> {
