@@ -10,6 +10,7 @@ pub mod files;
 pub mod gguf;
 pub mod guard;
 pub mod hash;
+pub mod importance;
 pub mod layer;
 mod load;
 pub mod memory;

@@ -212,9 +212,10 @@ pub(crate) fn on_device(mapped: &Mapped, device: &Device) -> Result<Tensor> {
     Ok(Tensor::from_raw_buffer(mapped.as_bytes(), dtype, mapped.shape(), device)?)
 }
 
-struct FromStore<'a> {
-    store: &'a Store,
-    options: &'a LoadOptions,
+/// The tensors of a checkpoint, in the precision that was asked for.
+pub(crate) struct FromStore<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) options: &'a LoadOptions,
 }
 
 impl FromStore<'_> {
@@ -242,7 +243,7 @@ impl FromStore<'_> {
         match dtype.and_then(|dtype| dtype.packing(which)) {
             Some(packing) => {
                 let stored = self.store.tensor_shaped(&name, &which.shape)?;
-                let weight = Quantized::quantize(&stored, packing)?;
+                let weight = Quantized::quantize(&stored, packing, None)?;
                 // Its pages are not needed any more, and would otherwise count beside the bytes made of them.
                 stored.release();
                 Ok(Weight::Bytes(weight))

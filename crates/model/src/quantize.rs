@@ -15,6 +15,7 @@ use crate::checkpoint::write::{self, Declared, Written};
 use crate::checkpoint::{INDEX, Mapped, Quantized, Store, WEIGHTS};
 use crate::config::Spec;
 use crate::error::{Error, Result};
+use crate::importance::Inputs;
 use crate::load::{ORIGIN, Precision};
 
 /// Endings of weight files in other formats, which a quantised folder does not repeat.
@@ -44,6 +45,17 @@ pub fn folder(
     settings: &Settings,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Written> {
+    weighed(from, to, settings, &Inputs::default(), progress)
+}
+
+/// The same with scales of four bits chosen for what the maps are given.
+pub fn weighed(
+    from: &Path,
+    to: &Path,
+    settings: &Settings,
+    inputs: &Inputs,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Written> {
     let refuse = |problem: String| Error::Plan { path: to.to_path_buf(), problem };
     let config_path = from.join("config.json");
     let text = fs::read_to_string(&config_path).map_err(Error::read(&config_path))?;
@@ -70,8 +82,11 @@ pub fn folder(
     let origin = (ORIGIN.to_owned(), store.fingerprint(&spec));
     let metadata = packings.chain([origin]).collect();
     let options = write::Options { max_shard_bytes: settings.max_shard_bytes, metadata };
-    let quantize = |weight: &Mapped, packing| {
-        let quantized = Quantized::quantize(weight, packing).map_err(std::io::Error::other);
+    let quantize = |tensor: &Declared, weight: &Mapped, packing| {
+        let map = tensor.name.rsplit_once('.').map_or("", |(map, _)| map);
+        let importance = inputs.of(map);
+        let quantized =
+            Quantized::quantize(weight, packing, importance.as_deref()).map_err(std::io::Error::other);
         weight.release();
         quantized
     };
@@ -79,8 +94,8 @@ pub fn folder(
         progress(&tensor.name);
         match sources[tensor.name.as_str()] {
             Source::Copy(tensor) => out.write_all(tensor.as_bytes()),
-            Source::Packed(weight, packing) => out.write_all(quantize(weight, *packing)?.packed()),
-            Source::Scales(weight, packing) => out.write_all(quantize(weight, *packing)?.scale_bytes()),
+            Source::Packed(weight, packing) => out.write_all(quantize(tensor, weight, *packing)?.packed()),
+            Source::Scales(weight, packing) => out.write_all(quantize(tensor, weight, *packing)?.scale_bytes()),
         }
     })?;
     copy_rest(from, to)?;

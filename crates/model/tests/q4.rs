@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use demask_kernels::Bits;
 use demask_model::checkpoint::quantized::Packing;
-use demask_model::checkpoint::{Dtype, Store};
+use demask_model::checkpoint::{Dtype, Quantized, Store};
 use demask_model::gguf::{Kind, Vocabulary, write};
+use demask_model::importance;
 use demask_model::quantize::{self, Settings};
 use demask_model::{Backbone, LoadOptions, Precision, Query, Spec, Transformer, arch};
 use serde_json::json;
@@ -75,6 +76,36 @@ fn only_maps_of_blocks_have_four_bits() {
     let refused = Settings { precision: Precision::Float(Dtype::Bf16), max_shard_bytes: 1 << 30 };
     let error = quantize::folder(&fixture("dream-toy"), &folder.path().join("x"), &refused, &mut |_| ());
     assert!(error.unwrap_err().to_string().contains("int8 or q4"));
+}
+
+/// Scales chosen for what a map is given make less error where it is given much: `Σ input² · (w − ŵ)²`.
+#[test]
+fn rounding_follows_what_maps_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = fixture("dream-toy");
+    let (model, inputs) = importance::watched(&from, &LoadOptions::default()).unwrap();
+    assert!(inputs.of("model.layers.0.mlp.down_proj").is_none(), "nothing was read yet");
+    assert_eq!(logits(&model), logits(&load(&from, None)), "counting changes no number");
+    let settings = Settings { precision: Precision::Q4, max_shard_bytes: 1 << 30 };
+    let (plain, weighed) = (folder.path().join("plain"), folder.path().join("weighed"));
+    quantize::folder(&from, &plain, &settings, &mut |_| ()).unwrap();
+    quantize::weighed(&from, &weighed, &settings, &inputs, &mut |_| ()).unwrap();
+    let spec = Spec::from_folder(&from).unwrap();
+    let stores = [&from, &plain, &weighed].map(|folder| Store::open(folder).unwrap());
+    let mut total = [0.0, 0.0];
+    for map in arch::parameters(&spec).unwrap().iter().filter(|p| p.quantises() && p.layer.is_some()) {
+        let exact = stores[0].tensor_shaped(&map.tensor(), &map.shape).unwrap().to_f32();
+        let squares = inputs.of(&map.name).unwrap();
+        assert!(squares.len() == map.shape[1] && squares.iter().all(|s| *s >= 0.0), "{}", map.name);
+        let errors = [&stores[1], &stores[2]].map(|store| {
+            let rounded = Quantized::open(store, &map.name, map.matrix()).unwrap().to_f32().to_f32();
+            let each = exact.iter().zip(&rounded).enumerate();
+            each.map(|(i, (w, q))| f64::from(squares[i % squares.len()] * (w - q) * (w - q))).sum::<f64>()
+        });
+        assert!(errors[1] < errors[0] * 1.001, "{}: {errors:?}", map.name);
+        total.iter_mut().zip(errors).for_each(|(total, error)| *total += error);
+    }
+    assert!(total[1] < 0.99 * total[0], "{total:?}");
 }
 
 /// The file's own numbers: unpacked to single precision they give the kernels' logits, but for activations as bytes.

@@ -94,12 +94,13 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    /// Quantises a `[n, k]` weight.
-    pub fn quantize(weight: &Mapped, packing: Packing) -> Result<Self> {
+    /// Quantises a `[n, k]` weight. `importance`, the mean square of each of the `k` inputs where it is known, decides the
+    /// scales of four bits; bytes are fine enough without.
+    pub fn quantize(weight: &Mapped, packing: Packing, importance: Option<&[f32]>) -> Result<Self> {
         let (n, k, group) = (weight.shape()[0], weight.row_len(), packing.group);
         let quantized = match packing.bits {
             Bits::Eight => QuantizedWeights::quantize(weight.weights(), n, k, group),
-            Bits::Four => QuantizedWeights::quantize_four(weight.weights(), n, k, group, None),
+            Bits::Four => QuantizedWeights::quantize_four(weight.weights(), n, k, group, importance),
         };
         Ok(Self::own(quantized.map_err(|e| Error::Query(e.to_string()))?))
     }

@@ -114,9 +114,13 @@ impl FromGguf<'_> {
         }
         let weight = self.ordered(which, &name, &which.shape)?;
         Ok(match asked {
-            Some(packing) => Weight::Bytes(Quantized::quantize(&weight, packing)?),
+            Some(packing) => Weight::Bytes(Quantized::quantize(&weight, packing, None)?),
             None if is_float => Weight::Numbers(weight),
-            None => Weight::Bytes(Quantized::quantize(&weight, Packing { bits: Bits::Eight, group: BLOCK })?),
+            None => Weight::Bytes(Quantized::quantize(
+                &weight,
+                Packing { bits: Bits::Eight, group: BLOCK },
+                None,
+            )?),
         })
     }
 }

@@ -2,11 +2,13 @@
 //! checkpoint file in the dtype it was stored in, or quantised to bytes or four bits.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor};
 use demask_kernels::{self as kernels, Product, QuantizedWeights, Strided};
 
 use crate::checkpoint::{Mapped, Quantized};
+use crate::importance::Squares;
 use crate::layer::cpu;
 
 /// A linear map with weights `[out, in]`.
@@ -24,14 +26,21 @@ pub enum Linear {
         /// `[out, in]`
         weight: Mapped,
         /// `[out]`
-        bias: Option<std::sync::Arc<[f32]>>,
+        bias: Option<Arc<[f32]>>,
     },
     /// Weights as bytes or four bits: CPU, inference only; activations become bytes on the fly.
     Quantized {
         /// `[out, in]`
         weight: Quantized,
         /// `[out]`
-        bias: Option<std::sync::Arc<[f32]>>,
+        bias: Option<Arc<[f32]>>,
+    },
+    /// Another map whose inputs are counted.
+    Watched {
+        /// The map.
+        map: Box<Linear>,
+        /// What it was given.
+        seen: Arc<Squares>,
     },
 }
 
@@ -61,6 +70,11 @@ impl Linear {
             Self::Quantized { weight, bias } => {
                 x.contiguous()?.apply_op1_no_bwd(&FromBytes { weight, bias: bias.as_deref() })
             }
+            Self::Watched { map, seen } => {
+                let width = x.dim(1)?;
+                cpu::with(&x.to_dtype(candle_core::DType::F32)?, |x| seen.add(x, width))?;
+                map.forward(x)
+            }
         }
     }
 }
@@ -68,7 +82,7 @@ impl Linear {
 impl Linear {
     /// The map onto some of the outputs, with the same weights; nothing is copied where that can be helped.
     pub fn rows(&self, rows: Range<usize>) -> Result<Self> {
-        let part = |bias: &Option<std::sync::Arc<[f32]>>| bias.as_ref().map(|b| b[rows.clone()].into());
+        let part = |bias: &Option<Arc<[f32]>>| bias.as_ref().map(|b| b[rows.clone()].into());
         Ok(match self {
             Self::Dense { weight, bias } => Self::Dense {
                 weight: weight.narrow(0, rows.start, rows.len())?,
@@ -82,6 +96,9 @@ impl Linear {
                 // A cut inside a packed panel: the same weights, unpacked.
                 None => Self::Mapped { weight: weight.to_f32().rows(rows.clone()), bias: part(bias) },
             },
+            Self::Watched { map, seen } => {
+                Self::Watched { map: Box::new(map.rows(rows.clone())?), seen: seen.clone() }
+            }
         })
     }
 
@@ -98,6 +115,10 @@ impl Linear {
                 let mut out = vec![0.0; rows * weight.shape()[0]];
                 kernels::gemm_quantized(x, rows, &weight.weights(), bias.as_deref(), &mut out);
                 Ok(out)
+            }
+            Self::Watched { map, seen } => {
+                seen.add(x, x.len() / rows.max(1));
+                map.on_rows(x, rows)
             }
             Self::Dense { weight, .. } => {
                 let x = Tensor::from_slice(x, (rows, weight.dim(1)?), weight.device())?;
