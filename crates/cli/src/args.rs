@@ -84,6 +84,11 @@ pub enum DtypeArg {
 }
 
 impl DtypeArg {
+    /// As it is written on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     /// What the loader is told.
     pub fn precision(self) -> Precision {
         match self {

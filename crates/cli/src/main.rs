@@ -16,6 +16,7 @@ mod benchmarks;
 mod command;
 mod downloads;
 mod evaluation;
+mod masked;
 mod replay;
 mod view;
 

@@ -1,15 +1,17 @@
 //! `demask quantize`: a checkpoint whose linear maps are bytes or four bits, which maps and starts at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use demask::counted;
-use demask::model::Precision;
 use demask::model::checkpoint::quantized::Packing;
+use demask::model::importance::{self, Inputs};
 use demask::model::quantize::{self, Settings};
+use demask::model::{LoadOptions, Precision};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::folder;
+use crate::masked;
 
 /// Writes a checkpoint with its linear maps as bytes (half the size of bf16) or as four bits
 #[derive(Debug, clap::Args)]
@@ -24,6 +26,15 @@ pub struct Args {
     /// Weights of a row that share a scale [default: 128 of int8, 32 of q4]
     #[arg(long, value_name = "N")]
     pub group: Option<usize>,
+    /// With q4: let the model read texts first (task:NAME, a file or folder) and round for what its maps are given
+    #[arg(long, value_name = "DATA")]
+    pub data: Option<String>,
+    /// Texts of --data
+    #[arg(long, default_value_t = 128, value_name = "N", requires = "data")]
+    pub texts: usize,
+    /// Seed of the texts
+    #[arg(long, default_value_t = 0, requires = "data")]
+    pub seed: u64,
     /// Largest file in MiB; more weights make more shards
     #[arg(long = "shard-size", alias = "shard", default_value_t = 4096, value_name = "MIB")]
     pub shard: u64,
@@ -56,7 +67,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
     };
     let settings = Settings { precision, max_shard_bytes: args.shard << 20 };
-    let written = quantize::folder(&folder, &args.out, &settings, &mut |name| {
+    let inputs = inputs(args, &folder)?;
+    let written = quantize::weighed(&folder, &args.out, &settings, &inputs, &mut |name| {
         bar.inc(1);
         bar.set_message(name.to_owned());
     });
@@ -69,4 +81,18 @@ pub fn run(args: &Args) -> Result<()> {
         counted(written.files.len(), "file"),
     );
     Ok(())
+}
+
+/// What the maps are given while the model reads the texts; nothing without any.
+fn inputs(args: &Args, folder: &Path) -> Result<Inputs> {
+    let Some(data) = &args.data else { return Ok(Inputs::default()) };
+    if args.dtype != Bits::Q4 {
+        usage!("--data chooses the scales of q4; int8 is rounded the same without");
+    }
+    let (model, inputs) = importance::watched(folder, &LoadOptions::default())?;
+    let responses = masked::responses(data, args.texts, args.seed, folder, &model)?;
+    masked::marginals(&model, &responses, &mut |_| ())?;
+    let (texts, spread) = (counted(responses.len(), "text"), inputs.spread());
+    eprintln!("{texts} read; the largest input of a map is up to {spread:.0} times the mean square of all");
+    Ok(inputs)
 }

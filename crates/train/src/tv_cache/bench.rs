@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use demask_decode::probe::{BackboneProbe, Probe, Question};
 use demask_decode::rng::{Purpose, Rng};
+use demask_kernels::{Meter, meter};
 use demask_model::Backbone;
 
 use super::format::Writer;
@@ -39,6 +40,10 @@ pub struct Round {
     pub plain_seconds: f64,
     /// Seconds of cache generation, the file included.
     pub cache_seconds: f64,
+    /// Products and attention of forward passes and logits alone.
+    pub plain_work: Meter,
+    /// Those of cache generation.
+    pub cache_work: Meter,
 }
 
 impl Round {
@@ -58,15 +63,18 @@ pub fn run(backbone: &dyn Backbone, workload: &Workload, scratch: &Path) -> Resu
         let tasks: Vec<Masking<'_>> =
             responses.iter().flat_map(|(r, tokens)| tasks(&settings, r, tokens, backbone.spec())).collect();
         // Which of the two goes first changes with every round, so that neither has the warmer machine.
-        let (plain_seconds, cache_seconds) = if round.is_multiple_of(2) {
-            let first = plain(backbone, workload, &tasks)?;
-            (first, cache(backbone, &settings, workload, &tasks, scratch)?)
+        let plain = || meter(|| plain(backbone, workload, &tasks));
+        let cache = || meter(|| cache(backbone, &settings, workload, &tasks, scratch));
+        let ((plain_seconds, plain_work), (cache_seconds, cache_work)) = if round.is_multiple_of(2) {
+            let first = plain();
+            (first, cache())
         } else {
-            let first = cache(backbone, &settings, workload, &tasks, scratch)?;
-            (plain(backbone, workload, &tasks)?, first)
+            let first = cache();
+            (plain(), first)
         };
         let tokens = tasks.iter().map(|task| task.tokens_through_backbone() as u64).sum();
-        rounds.push(Round { tokens, plain_seconds, cache_seconds });
+        let (plain_seconds, cache_seconds) = (plain_seconds?, cache_seconds?);
+        rounds.push(Round { tokens, plain_seconds, cache_seconds, plain_work, cache_work });
     }
     Ok(rounds)
 }

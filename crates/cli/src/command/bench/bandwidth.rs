@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
         Cell::Spread(Spread::of(rates), 1),
         Cell::Number(best, 1),
     ]);
-    report.note("best", best * 1e9, "the sum of every thread's best stretch of 96 MiB".into());
+    report.note("best", best * 1e9, "best: of rounds in which every thread reads 96 MiB".into());
     report.chart.title = "memory bandwidth".into();
     report.chart.x = "round".into();
     report.chart.y = "GB/s".into();

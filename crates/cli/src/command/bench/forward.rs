@@ -1,29 +1,27 @@
 //! `demask bench forward`: whole forward passes of a model of real shape, what they read, and where their time goes.
 
-use std::sync::Arc;
-
 use anyhow::Result;
-use candle_core::{Device, Tensor};
 use demask::counted;
-use demask::kernels::Segment;
-use demask::model::layer::{Attention, Block, Embedding, Linear, Place};
-use demask::model::synthetic::Repeated;
-use demask::model::{Parameters as _, Precision, Spec, arch};
-use demask::plot::{Mark, Series};
+use demask::model::{Precision, Spec, Transformer, synthetic};
+use demask::plot::Mark;
 
-use super::gemm::noise;
-use super::measure::{Samples, alternate};
-use super::model::{Canvas, ModelShape, operations, pass};
-use super::peak::Peak;
+use super::limit::Machine;
+use super::measure::{Samples, alternate, ratio};
+use super::model::{Canvas, Outline, operations, pass};
+use super::parts::{Inputs, PHASES, Parts};
 use super::report::{Cell, Report};
-use super::touched::{self, Touched};
+use super::touched::Touched;
 use super::{Common, Threads};
+use crate::args::DtypeArg;
 
 /// Forward passes of a 7B-shaped model: tokens/s, share of the peak, time by phase
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    shape: ModelShape,
+    outline: Outline,
+    /// Precisions of the weights, the first being what `over` refers to; they take turns
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "int8")]
+    dtype: Vec<DtypeArg>,
     /// Canvas lengths
     #[arg(long, value_name = "L,…", value_delimiter = ',', default_value = "64,128,256,512,1024,2048")]
     lengths: Vec<usize>,
@@ -36,7 +34,20 @@ pub struct Args {
     threads: Threads,
 }
 
-const PHASES: [&str; 6] = ["norm", "qkv", "attention", "output", "mlp", "head"];
+const COLUMNS: [&str; 10] = [
+    "L",
+    "|M|",
+    "weights",
+    "tokens/s",
+    "s",
+    "over",
+    "of peak",
+    "of peak by CPU time",
+    "experts read",
+    "of bandwidth",
+];
+/// What is timed of a precision: a pass and each phase.
+const TIMED: usize = 1 + PHASES.len();
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
@@ -44,55 +55,91 @@ pub fn run(args: &Args) -> Result<()> {
     if !(0.0..=1.0).contains(&args.masked) {
         usage!("--masked must be between 0 and 1");
     }
-    let spec = args.shape.spec(Some(4))?;
-    let precision = args.shape.precision();
-    let model = args.shape.build(spec.clone())?;
-    let parts = Parts::new(&spec, precision)?;
-    let columns =
-        ["L", "|M|", "tokens/s", "s", "of peak", "of peak by CPU time", "experts read", "of bandwidth"];
-    let bandwidth = touched::bandwidth();
-    let mut report = Report::new("forward", &[&columns[..], &PHASES[..]].concat());
-    let (mut points, mut peak) = (Vec::new(), Peak::measure());
+    let spec = args.outline.spec(Some(4))?;
+    let subjects =
+        args.dtype.iter().map(|&dtype| Subject::new(&spec, dtype)).collect::<Result<Vec<Subject>>>()?;
+    let mut report = Report::new("forward", &[&COLUMNS[..], &PHASES[..]].concat());
+    let mut machine = Machine::measure();
+    let mut measured = Vec::new();
     for &length in &args.lengths {
-        let canvases =
-            [Canvas::new(&spec, length, ((length as f64 * args.masked).round() as usize).clamp(1, length))];
-        let rows = parts.rows(&spec, length)?;
-        let wanted = parts.rows(&spec, (length as f64 * args.masked).round().max(1.0) as usize)?;
-        let samples = alternate(args.common.repeats, 1 + PHASES.len(), |index| match index {
-            0 => pass(&model, &canvases),
-            phase => parts.run(phase - 1, if PHASES[phase - 1] == "head" { &wanted } else { &rows }),
+        let masked = ((length as f64 * args.masked).round() as usize).clamp(1, length.max(1));
+        let canvases = [Canvas::new(&spec, length, masked)];
+        let inputs = [Inputs::new(&spec, length, length)?, Inputs::new(&spec, masked, masked)?];
+        let samples = alternate(args.common.repeats, TIMED * subjects.len(), |index| {
+            subjects[index / TIMED].run(index % TIMED, &canvases, &inputs)
         })?;
-        peak = peak.or(Peak::measure());
-        let most = peak.of(precision);
-        let (wall, cpu) = (samples[0].wall(), samples[0].cpu());
-        let work = operations(&spec, &canvases);
-        let touched = Touched::by(&model, &canvases)?;
-        points.push((length as f64, length as f64 / wall.median));
-        let mut row = vec![
-            Cell::Count(length),
-            Cell::Count((length as f64 * args.masked).round() as usize),
-            Cell::Spread(wall.rate(length as f64), 1),
-            Cell::Number(wall.median, 3),
-            Cell::Share(work / wall.median / most),
-            Cell::Share(work / cpu.median / most),
-            Cell::Text(experts(&spec, touched.count())),
-            Cell::Share(touched.bytes(&spec, precision)? / wall.median / bandwidth),
-        ];
-        row.extend(shares(&spec, &samples[1..]));
-        report.rows.push(row);
+        machine = machine.or(Machine::measure());
+        measured.push((canvases, samples));
     }
-    report.note(
-        "layers",
-        spec.layers as f64,
-        format!("{}, {:?}", counted(spec.layers, "layer"), args.shape.dtype),
-    );
-    peak.note(&mut report);
-    report.note("bandwidth", bandwidth, format!("memory {:.1} GB/s read", bandwidth / 1e9));
+    for (canvases, samples) in &measured {
+        for (subject, own) in subjects.iter().zip(samples.chunks_exact(TIMED)) {
+            let row = subject.row(&spec, canvases, own, &samples[0], machine)?;
+            let point = (canvases[0].len() as f64, canvases[0].len() as f64 / own[0].wall().median);
+            report.chart.point(&subject.name, Mark::Line, point);
+            report.rows.push(row);
+        }
+    }
+    report.note("layers", spec.layers as f64, counted(spec.layers, "layer"));
+    machine.note(&mut report);
     report.chart.title = format!("forward pass, {} layers", spec.layers);
     report.chart.x = "canvas length L".into();
     report.chart.y = "tokens/s".into();
-    report.chart.series.push(Series { label: String::new(), mark: Mark::Line, points });
     report.show(&args.common.output)
+}
+
+/// A model of one precision, whole and in parts.
+struct Subject {
+    name: String,
+    precision: Precision,
+    model: Transformer,
+    parts: Parts,
+}
+
+impl Subject {
+    fn new(spec: &Spec, dtype: DtypeArg) -> Result<Self> {
+        let precision = dtype.precision();
+        Ok(Self {
+            name: dtype.name(),
+            precision,
+            model: synthetic::transformer(spec.clone(), precision, 0)?,
+            parts: Parts::new(spec, precision)?,
+        })
+    }
+
+    /// The pass, or a phase with all rows (the head with those wanted).
+    fn run(&self, index: usize, canvases: &[Canvas], [all, wanted]: &[Inputs; 2]) -> Result<()> {
+        match index.checked_sub(1) {
+            None => pass(&self.model, canvases),
+            Some(phase) => self.parts.run(phase, if PHASES[phase] == "head" { wanted } else { all }),
+        }
+    }
+
+    fn row(
+        &self,
+        spec: &Spec,
+        canvases: &[Canvas],
+        samples: &[Samples],
+        first: &Samples,
+        machine: Machine,
+    ) -> Result<Vec<Cell>> {
+        let (wall, cpu, most) = (samples[0].wall(), samples[0].cpu(), machine.peak.of(self.precision));
+        let work = operations(spec, canvases);
+        let touched = Touched::by(&self.model, canvases)?;
+        let mut row = vec![
+            Cell::Count(canvases[0].len()),
+            Cell::Count(canvases[0].masked.len()),
+            Cell::Text(self.name.clone()),
+            Cell::Spread(wall.rate(canvases[0].len() as f64), 1),
+            Cell::Number(wall.median, 3),
+            Cell::Spread(ratio(first, &samples[0]), 2),
+            Cell::Share(work / wall.median / most),
+            Cell::Share(work / cpu.median / most),
+            Cell::Text(experts(spec, touched.count())),
+            Cell::Share(touched.bytes(spec, self.precision)? / wall.median / machine.bandwidth),
+        ];
+        row.extend(shares(spec, &samples[1..]));
+        Ok(row)
+    }
 }
 
 /// How many experts a pass read, of all.
@@ -112,73 +159,4 @@ fn shares(spec: &Spec, phases: &[Samples]) -> Vec<Cell> {
         .collect();
     let sum: f64 = seconds.iter().sum();
     seconds.into_iter().map(|s| Cell::Share(s / sum)).collect()
-}
-
-/// The layers of one block, each to be run alone.
-struct Parts {
-    block: Block,
-    layer: usize,
-    attention: Attention,
-    head: Linear,
-}
-
-/// Inputs of every phase for some rows.
-struct Inputs {
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Arc<[u32]>,
-    segments: Arc<[Segment]>,
-}
-
-impl Parts {
-    fn new(spec: &Spec, precision: Precision) -> Result<Self> {
-        // The last layer is of the kind that most are.
-        let (names, layer) = (arch::of(spec)?.names, spec.layers - 1);
-        let mut from = Repeated::new(precision, 0);
-        Ok(Self {
-            block: Block::load(spec, layer, &Place { names, layer: Some(layer) }, &mut from)?,
-            layer,
-            attention: Attention { heads: spec.heads, kv_heads: spec.kv_heads, head_dim: spec.head_dim },
-            head: from.linear(&Embedding::head(spec, &Place { names, layer: None })?)?,
-        })
-    }
-
-    fn rows(&self, spec: &Spec, length: usize) -> Result<Inputs> {
-        let tensor =
-            |width: usize, seed| Tensor::from_vec(noise(length * width, seed), (length, width), &Device::Cpu);
-        let rows = 0..length;
-        Ok(Inputs {
-            x: tensor(spec.hidden, 1)?,
-            q: tensor(spec.q_width(), 2)?,
-            k: tensor(spec.kv_width(), 3)?,
-            v: tensor(spec.kv_width(), 4)?,
-            positions: (0..length as u32).collect(),
-            segments: Arc::new([Segment { q: rows.clone(), k: rows, causal_offset: None }]),
-        })
-    }
-
-    fn run(&self, phase: usize, on: &Inputs) -> Result<()> {
-        let out = match PHASES[phase] {
-            "norm" => self.block.attn_norm.forward(&on.x)?,
-            "qkv" => {
-                let [q, _, _] = self.block.projections.all(&on.x, &on.positions)?;
-                q
-            }
-            "attention" => self.attention.forward(&on.q, &on.k, &on.v, &on.segments)?,
-            "output" => self.block.projections.output(&on.q)?,
-            "mlp" => self.block.feed_forward(&on.x, self.layer, &mut ())?,
-            // In chunks, as logits are made: all rows at once would be gigabytes.
-            _ => {
-                let rows = on.x.dim(0)?;
-                for start in (0..rows).step_by(128) {
-                    self.head.forward(&on.x.narrow(0, start, 128.min(rows - start))?)?;
-                }
-                on.x.clone()
-            }
-        };
-        std::hint::black_box(out);
-        Ok(())
-    }
 }

@@ -6,12 +6,12 @@ use clap::ValueEnum;
 use demask::kernels::{QuantizedWeights, Weights, gemm, gemm_quantized};
 use demask::model::checkpoint::quantized::Packing;
 use demask::model::checkpoint::{Dtype, Mapped};
-use demask::plot::{Mark, Series};
+use demask::plot::Mark;
 
+use super::limit::Machine;
 use super::measure::alternate;
-use super::peak::Peak;
 use super::report::{Cell, Report};
-use super::{Common, Threads, bandwidth};
+use super::{Common, Threads};
 
 /// Matrix products of Dream-7B's and of the embedded model's shapes
 #[derive(Debug, clap::Args)]
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let columns = ["M", "K", "N", "dtype", "ms", "G/s", "of peak", "of limit", "of limit by CPU time"];
     let mut report = Report::new("gemm", &columns);
-    let (mut peak, mut bandwidth) = (Peak::measure(), bandwidth::measure());
+    let mut machine = Machine::measure();
     let mut measured = Vec::new();
     for &(k, n) in &shapes {
         let matrices =
@@ -119,8 +119,9 @@ pub fn run(args: &Args) -> Result<()> {
             measured.extend(of.map(|((&kind, s), size)| (m, k, n, kind, s, size)));
         }
         // The peak of a busy machine is what its best moment shows, so it is looked for all along.
-        (peak, bandwidth) = (peak.or(Peak::measure()), bandwidth.max(bandwidth::measure()));
+        machine = machine.or(Machine::measure());
     }
+    let Machine { peak, bandwidth } = machine;
     for (m, k, n, kind, samples, size) in measured {
         let operations = 2.0 * (m * k * n) as f64;
         let most = match kind {
@@ -133,15 +134,8 @@ pub fn run(args: &Args) -> Result<()> {
         let limit = most.min(operations * bandwidth / bytes);
         let (wall, cpu) = (samples.wall(), samples.cpu());
         let name = format!("{kind:?}").to_lowercase();
-        let series = report.chart.series.iter_mut().find(|s| s.label == name);
         let point = (report.rows.len() as f64, operations / cpu.median / limit);
-        match series {
-            Some(series) => series.points.push(point),
-            None => {
-                let series = Series { label: name.clone(), mark: Mark::Dots, points: vec![point] };
-                report.chart.series.push(series);
-            }
-        }
+        report.chart.point(&name, Mark::Dots, point);
         report.rows.push(vec![
             Cell::Count(m),
             Cell::Count(k),
@@ -154,9 +148,7 @@ pub fn run(args: &Args) -> Result<()> {
             Cell::Share(operations / cpu.median / limit),
         ]);
     }
-    peak.note(&mut report);
-    let sentence = format!("memory {:.1} GB/s; the limit is the smaller of peak and memory", bandwidth / 1e9);
-    report.note("bandwidth", bandwidth, sentence);
+    machine.note(&mut report);
     report.chart.title = "matrix products: share of the limit, by CPU time".into();
     report.chart.x = "row of the table".into();
     report.chart.y = "share of the limit".into();

@@ -10,13 +10,17 @@ mod compare;
 mod decode;
 mod forward;
 mod gemm;
+mod limit;
 mod measure;
 mod model;
+mod parts;
 mod peak;
 mod predictor;
+mod pretrain;
 mod quality;
 mod report;
 mod scaling;
+mod step;
 mod touched;
 mod tv_cache;
 
@@ -35,14 +39,16 @@ enum Command {
     Bandwidth(bandwidth::Args),
     Gemm(gemm::Args),
     Forward(forward::Args),
+    Step(step::Args),
     Blocks(blocks::Args),
     Decode(Box<decode::Args>),
     #[command(name = "tv-cache", alias = "cache")]
     TvCache(Box<tv_cache::Args>),
     Predictor(predictor::Args),
+    Pretrain(pretrain::Args),
     Scaling(scaling::Args),
     Quality(Box<quality::Args>),
-    Compare(compare::Args),
+    Compare(Box<compare::Args>),
     Candle(candle::Args),
 }
 
@@ -89,10 +95,12 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Bandwidth(args) => bandwidth::run(args),
         Command::Gemm(args) => gemm::run(args),
         Command::Forward(args) => forward::run(args),
+        Command::Step(args) => step::run(args),
         Command::Blocks(args) => blocks::run(args),
         Command::Decode(args) => decode::run(args),
         Command::TvCache(args) => tv_cache::run(args),
         Command::Predictor(args) => predictor::run(args),
+        Command::Pretrain(args) => pretrain::run(args),
         Command::Scaling(args) => scaling::run(args),
         Command::Quality(args) => quality::run(args),
         Command::Compare(args) => compare::run(args),

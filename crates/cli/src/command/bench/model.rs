@@ -6,13 +6,14 @@ use anyhow::{Context as _, Result};
 use demask::model::config::FeedForward;
 use demask::model::shapes::{self, Shape};
 use demask::model::{Backbone, Precision, Query, Spec, Transformer, synthetic};
+use serde_json::Value;
 
 use crate::args::DtypeArg;
 use crate::command::synthesize::shape;
 
-/// A model of some shape with random weights.
+/// The shape of a model.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct ModelShape {
+pub(super) struct Outline {
     /// Whose shape to use, as `demask synthesize` names them
     #[arg(long, default_value = "dream-7b", value_parser = shape, value_name = "NAME")]
     pub(super) shape: &'static Shape,
@@ -22,6 +23,37 @@ pub(super) struct ModelShape {
     /// Number of layers instead of the config's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(super) layers: Option<u16>,
+}
+
+impl Outline {
+    /// The config, with so many layers unless the flags say otherwise.
+    pub(super) fn json(&self, layers: Option<u16>) -> Result<Value> {
+        let config = match &self.config {
+            None => self.shape.config(),
+            Some(path) => {
+                let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+                serde_json::from_slice(&text)
+                    .with_context(|| format!("{} is not readable JSON", path.display()))?
+            }
+        };
+        Ok(match self.layers.or(layers) {
+            Some(layers) => shapes::with_layers(config, layers.into()),
+            None => config,
+        })
+    }
+
+    /// The shape, with so many layers unless the flags say otherwise.
+    pub(super) fn spec(&self, layers: Option<u16>) -> Result<Spec> {
+        let config = self.json(layers)?.to_string();
+        Ok(Spec::from_json(&config, self.config.as_deref().unwrap_or("config.json".as_ref()))?)
+    }
+}
+
+/// A model of some shape with random weights.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct ModelShape {
+    #[command(flatten)]
+    pub(super) outline: Outline,
     /// Precision of the weights
     #[arg(long, value_enum, default_value_t = DtypeArg::Int8)]
     pub(super) dtype: DtypeArg,
@@ -30,18 +62,7 @@ pub(super) struct ModelShape {
 impl ModelShape {
     /// The shape, with so many layers unless the flags say otherwise.
     pub(super) fn spec(&self, layers: Option<u16>) -> Result<Spec> {
-        let mut config = match &self.config {
-            None => self.shape.config(),
-            Some(path) => {
-                let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-                serde_json::from_slice(&text)
-                    .with_context(|| format!("{} is not readable JSON", path.display()))?
-            }
-        };
-        if let Some(layers) = self.layers.or(layers) {
-            config = shapes::with_layers(config, layers.into());
-        }
-        Ok(Spec::from_json(&config.to_string(), self.config.as_deref().unwrap_or("config.json".as_ref()))?)
+        self.outline.spec(layers)
     }
 
     /// The precision.

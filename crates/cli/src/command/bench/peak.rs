@@ -1,7 +1,7 @@
 //! `demask bench peak`: what this machine can do at most, in registers alone.
 
 use anyhow::Result;
-use demask::kernels::{peak_fma, peak_four, peak_int8};
+use demask::kernels::{Meter, peak_fma, peak_four, peak_int8};
 use demask::model::Precision;
 use demask::plot::{Mark, Series};
 
@@ -46,6 +46,11 @@ impl Peak {
             Precision::Int8 { .. } => self.int8,
             Precision::Q4 { .. } => self.four,
         }
+    }
+
+    /// The least seconds that counted work could take; quantised weights count as bytes.
+    pub(super) fn least(self, work: &Meter) -> f64 {
+        (work.float.operations + work.attention.operations) / self.f32 + work.quantized.operations / self.int8
     }
 
     /// Says all of them under a table.

@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 /// Every position joins: no selection of Algorithm 2 takes longer.
-const ALL: Thresholds = Thresholds { tau: f32::INFINITY, gamma: 0.0, start: Start::Leftmost };
+pub(super) const ALL: Thresholds = Thresholds { tau: f32::INFINITY, gamma: 0.0, start: Start::Leftmost };
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {

@@ -8,22 +8,21 @@ mod rounding;
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
-use demask::decode::probe::{BackboneProbe, Probe as _, Question};
+use anyhow::{Context as _, Result};
 use demask::decode::registry::Context;
 use demask::decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
 use demask::kernels::{softmax_stats, total_variation};
 use demask::model::checkpoint::Dtype;
-use demask::model::text::{ChatTemplate, Tokenizer};
+use demask::model::importance::{self, Inputs};
+use demask::model::quantize::{self, Settings};
 use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
-use demask::plot::{Mark, Series};
-use demask::train::data::Encoder;
+use demask::plot::Mark;
 use demask::train::tv_cache::Response;
 
 use super::measure::Spread;
 use super::report::{Cell, Output, Report};
 use crate::args::ModelArgs;
-use crate::command::tv_cache::data::Data;
+use crate::masked;
 
 /// What int8 changes: marginals and decoded tokens of a model, or the error of products with outliers
 #[derive(Debug, clap::Args)]
@@ -60,7 +59,7 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
     let load =
         |precision| Transformer::load(folder, &LoadOptions { dtype: Some(precision), ..options.clone() });
     let exact = load(Precision::Float(Dtype::F32))?;
-    let responses = responses(args, folder, &exact)?;
+    let responses = masked::responses(&args.data, args.problems, args.seed, folder, &exact)?;
     let truth = marginals(&exact, &responses)?;
     let texts = decoded(&exact, &responses)?;
     let columns = [
@@ -73,7 +72,6 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
         "same texts",
     ];
     let mut report = Report::new("quality", &columns);
-    let mut points = Vec::new();
     let mut candidates = vec![("bf16".to_owned(), 16.0, Precision::Float(Dtype::Bf16))];
     for &group in &args.groups {
         candidates.push((format!("int8 group {group}"), group as f64, Precision::Int8 { group }));
@@ -81,8 +79,19 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
     for &group in &args.groups {
         candidates.push((format!("q4 group {group}"), group as f64, Precision::Q4 { group }));
     }
+    for &group in &args.groups {
+        candidates.push((format!("q4 group {group}, {INPUTS}"), group as f64, Precision::Q4 { group }));
+    }
+    // Other problems than those that are judged.
+    let (watched, inputs) = importance::watched(folder, options)?;
+    let seen = masked::responses(&args.data, args.problems, args.seed + 1, folder, &watched)?;
+    masked::marginals(&watched, &seen, &mut |_| ())?;
     for (name, x, precision) in candidates {
-        let other = load(precision)?;
+        let other = if name.ends_with(INPUTS) {
+            weighed(folder, precision, &inputs, options)?
+        } else {
+            load(precision)?
+        };
         let distances: Vec<(f64, bool)> = truth
             .iter()
             .zip(&marginals(&other, &responses)?)
@@ -97,7 +106,9 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
         let pairs = || texts.iter().zip(&again);
         let same: usize = pairs().map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a == b).count()).sum();
         let tokens: usize = texts.iter().map(Vec::len).sum();
-        points.push((x, mean));
+        let kind = name.split(" group").next().unwrap_or_default();
+        let label = if name.ends_with(INPUTS) { "q4, inputs seen" } else { kind };
+        report.chart.point(label, Mark::Dots, (x, mean));
         report.rows.push(vec![
             Cell::Text(name),
             Cell::Number(mean, 5),
@@ -110,51 +121,28 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
     }
     let sentence = format!("{} masked positions of {} problems", truth.len(), responses.len());
     report.note("positions", truth.len() as f64, sentence);
-    report.chart.title = "distance of int8 marginals from f32's".into();
+    report.chart.title = "distance of marginals from those in f32".into();
     report.chart.x = "weights that share a scale".into();
     report.chart.y = "mean TV".into();
-    report.chart.series.push(Series { label: String::new(), mark: Mark::Dots, points });
     Ok(report)
 }
 
-fn responses(args: &Args, folder: &Path, model: &Transformer) -> Result<Vec<Response>> {
-    let tokenizer = Tokenizer::open(folder, model.spec().vocab)?;
-    let data = Data::open(&args.data, Some(args.problems), args.seed)?;
-    let encoder =
-        Encoder::new(tokenizer, ChatTemplate::open(folder)?).with_end_of_turn(matches!(data, Data::Files(_)));
-    let source = data.source(&encoder);
-    let rows = source.read(0..args.problems.min(source.len()))?;
-    let responses: Vec<Response> = rows.into_iter().flatten().filter(|r| !r.response.is_empty()).collect();
-    if responses.is_empty() {
-        return Err(anyhow!("no problem of {} could be encoded for this model", args.data));
-    }
-    Ok(responses)
+/// What a candidate's name ends with whose scales are chosen for what the maps are given.
+const INPUTS: &str = "inputs seen";
+
+/// The model of a folder, rounded for what its maps are given.
+fn weighed(folder: &Path, precision: Precision, inputs: &Inputs, options: &LoadOptions) -> Result<Transformer> {
+    let scratch = tempfile::tempdir().context("cannot make a folder for the quantised model")?;
+    let (to, settings) = (scratch.path().join("model"), Settings { precision, max_shard_bytes: 4 << 30 });
+    quantize::weighed(folder, &to, &settings, inputs, &mut |_| ())?;
+    // Mapped, the files outlive their folder.
+    Ok(Transformer::load(&to, &LoadOptions { dtype: None, ..options.clone() })?)
 }
 
-/// Every second position of each response masked: rows of logits in order.
+/// Rows of logits at the masked positions of every response.
 fn marginals(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<f32>>> {
-    let mask = model.spec().ids.mask;
-    let canvases: Vec<(Vec<u32>, Vec<usize>)> = responses
-        .iter()
-        .enumerate()
-        .map(|(index, r)| {
-            let mut tokens = [r.prompt.as_slice(), &r.response].concat();
-            let masked: Vec<usize> =
-                (r.prompt.len()..tokens.len()).filter(|p| (p + index).is_multiple_of(2)).collect();
-            masked.iter().for_each(|&p| tokens[p] = mask);
-            (tokens, masked)
-        })
-        .collect();
-    let questions: Vec<Question<'_>> = canvases
-        .iter()
-        .filter(|(_, masked)| !masked.is_empty())
-        .map(|(tokens, masked)| Question { tokens, predict: masked, hidden: None })
-        .collect();
     let mut rows = Vec::new();
-    let vocab = model.spec().vocab;
-    BackboneProbe::new(model, 4096).ask_each(&questions, &mut |_, logits| {
-        rows.extend(logits.chunks_exact(vocab).map(<[f32]>::to_vec))
-    })?;
+    masked::marginals(model, responses, &mut |row| rows.push(row.to_vec()))?;
     Ok(rows)
 }
 

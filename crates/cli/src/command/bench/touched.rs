@@ -1,18 +1,13 @@
-//! What a pass reads: which experts its rows chose, the bytes of all weights it touches, and how many bytes a second this
-//! machine can read.
+//! What a pass reads: which experts its rows chose, and the bytes of all weights it touches. How many bytes a second this
+//! machine can read is `bandwidth`'s.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use anyhow::Result;
 use demask::model::layer::{Choice, Use, Watch};
 use demask::model::{Precision, Query, Spec, Transformer, arch};
-use rayon::prelude::*;
 
 use super::model::Canvas;
-
-/// Bytes that are read to measure the bandwidth: more than any cache holds.
-const BYTES: usize = 1 << 29;
 
 /// The experts of a pass.
 #[derive(Debug, Default)]
@@ -59,16 +54,4 @@ impl Touched {
         }
         Ok(sum)
     }
-}
-
-/// Bytes a second that all threads read from memory: the best of some rounds, since a busy machine only slows down.
-pub(super) fn bandwidth() -> f64 {
-    let memory = vec![1_u64; BYTES / 8];
-    let round = || {
-        let start = Instant::now();
-        let sum: u64 = memory.par_chunks(1 << 16).map(|part| part.iter().fold(0, |a, b| a ^ b)).sum();
-        std::hint::black_box(sum);
-        BYTES as f64 / start.elapsed().as_secs_f64()
-    };
-    (0..8).map(|_| round()).fold(0.0, f64::max)
 }

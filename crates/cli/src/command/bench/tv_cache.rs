@@ -1,12 +1,14 @@
 //! `demask bench cache`: how much of the backbone's speed the making of a TV cache keeps.
 
 use anyhow::Result;
+use demask::kernels::Meter;
 use demask::model::{Backbone, Transformer, shapes};
 use demask::plot::{Mark, Series};
 use demask::train::tv_cache::bench::{self, Workload};
 
 use super::measure::Spread;
-use super::model::ModelShape;
+use super::model::{ModelShape, Outline};
+use super::peak::Peak;
 use super::report::{Cell, Output, Report};
 use crate::args::ModelArgs;
 
@@ -51,9 +53,11 @@ pub fn run(args: &Args) -> Result<()> {
         None => {
             let dtype = args.model.dtype.unwrap_or(crate::args::DtypeArg::Int8);
             let shape = ModelShape {
-                shape: &shapes::ALL[0],
-                config: args.config.clone(),
-                layers: args.layers,
+                outline: Outline {
+                    shape: &shapes::ALL[0],
+                    config: args.config.clone(),
+                    layers: args.layers,
+                },
                 dtype,
             };
             shape.build(shape.spec(Some(2))?)?
@@ -67,15 +71,29 @@ pub fn run(args: &Args) -> Result<()> {
         token_budget: args.token_budget,
         rounds: args.repeats.into(),
     };
+    let before = Peak::measure();
     let scratch = tempfile::tempdir()?;
     let rounds = bench::run(&backbone, &workload, scratch.path())?;
     let rate = |seconds: fn(&bench::Round) -> f64| {
         Spread::of(rounds.iter().map(|round| round.tokens as f64 / seconds(round)))
     };
     let ratio = Spread::of(rounds.iter().map(bench::Round::ratio));
-    let mut report = Report::new("cache", &["way", "tokens/s"]);
-    report.rows.push(vec!["plain forward passes".into(), Cell::Spread(rate(|r| r.plain_seconds), 1)]);
-    report.rows.push(vec!["cache generation".into(), Cell::Spread(rate(|r| r.cache_seconds), 1)]);
+    let peak = Peak::measure().or(before);
+    let share = |of: fn(&bench::Round) -> (f64, Meter)| {
+        let of = rounds.iter().map(of);
+        Cell::Share(Spread::of(of.map(|(seconds, work)| peak.least(&work) / seconds)).median)
+    };
+    let mut report = Report::new("cache", &["way", "tokens/s", "of peak"]);
+    report.rows.push(vec![
+        "plain forward passes".into(),
+        Cell::Spread(rate(|r| r.plain_seconds), 1),
+        share(|r| (r.plain_seconds, r.plain_work)),
+    ]);
+    report.rows.push(vec![
+        "cache generation".into(),
+        Cell::Spread(rate(|r| r.cache_seconds), 1),
+        share(|r| (r.cache_seconds, r.cache_work)),
+    ]);
     let spec = backbone.spec();
     report.note(
         "ratio",
@@ -91,6 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
             rounds.len()
         ),
     );
+    peak.note(&mut report);
     report.chart.title = "TV cache against plain forward passes".into();
     report.chart.x = "round".into();
     report.chart.y = "tokens/s".into();

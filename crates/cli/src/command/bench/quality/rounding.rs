@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use demask::kernels::{QuantizedWeights, Scales, Weights, gemm, gemm_quantized};
-use demask::plot::{Mark, Series};
+use demask::plot::Mark;
 use half::f16;
 use rayon::prelude::*;
 
@@ -69,13 +69,7 @@ pub(super) fn products(groups: &[usize]) -> Result<Report> {
                 let row = [place.into(), Cell::Number(f64::from(factor), 0), label.into()];
                 report.rows.push([&row[..], &[Cell::Count(group), Cell::Number(error, 5)]].concat());
                 let label = format!("{label}, {place}, x{factor}");
-                match report.chart.series.iter_mut().find(|s| s.label == label) {
-                    Some(series) => series.points.push((group as f64, error)),
-                    None => {
-                        let points = vec![(group as f64, error)];
-                        report.chart.series.push(Series { label, mark: Mark::Line, points });
-                    }
-                }
+                report.chart.point(&label, Mark::Line, (group as f64, error));
             };
             for &group in groups {
                 add("int8", group, error(&QuantizedWeights::quantize(Weights::F32(&w), N, K, group)?));

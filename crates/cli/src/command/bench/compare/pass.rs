@@ -1,89 +1,30 @@
-//! `demask bench compare`: the same GGUF through this engine and through llama.cpp's own benchmark, in turn.
+//! One pass over a prompt: the same GGUF through this engine and through llama.cpp's own benchmark, in turn.
 //!
 //! Both compute every row of every layer; logits are left out on our side and made for one row on theirs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
-use demask::model::gguf::{Kind, Vocabulary, write};
-use demask::model::{Backbone as _, LoadOptions, Query, Spec, Transformer, shapes, synthetic};
+use demask::model::gguf::{Vocabulary, write};
+use demask::model::{Backbone as _, LoadOptions, Query, Spec, Transformer, synthetic};
 use demask::plot::{Mark, Series};
 use serde_json::Value;
 
-use super::measure::Spread;
-use super::model::ModelShape;
-use super::report::{Cell, Report};
-use super::{Common, Threads};
-use crate::args::DtypeArg;
+use super::super::measure::Spread;
+use super::super::report::{Cell, Report};
+use super::{Args, KindArg, program};
 
-/// Prompt throughput beside llama.cpp's on a GGUF file of the same weights
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// llama.cpp's llama-bench, or the folder it is in
-    #[arg(long, value_name = "BIN")]
-    llama_cpp: PathBuf,
-    /// A config.json whose shape to use [default: Dream-7B's]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Number of layers
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
-    layers: u16,
-    /// Formats of the weights in the file
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "q8-0,q4-0")]
-    kind: Vec<KindArg>,
-    /// Canvas length
-    #[arg(long, default_value_t = 512, value_name = "L")]
-    length: usize,
-    /// Also run ours with weights quantised by itself, in groups of 128
-    #[arg(long)]
-    own_groups: bool,
-    #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
-    threads: Threads,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum KindArg {
-    #[value(name = "q8-0", alias = "q8_0")]
-    Q8_0,
-    #[value(name = "q4-0", alias = "q4_0")]
-    Q4_0,
-    #[value(name = "f16")]
-    F16,
-}
-
-impl KindArg {
-    fn kind(self) -> (&'static str, Kind) {
-        match self {
-            Self::Q8_0 => ("q8-0", Kind::Q8_0),
-            Self::Q4_0 => ("q4-0", Kind::Q4_0),
-            Self::F16 => ("f16", Kind::F16),
-        }
-    }
-}
-
-/// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
-    args.threads.set()?;
-    let program =
-        if args.llama_cpp.is_dir() { args.llama_cpp.join("llama-bench") } else { args.llama_cpp.clone() };
-    if !program.is_file() {
-        usage!("{} is not a program; name llama.cpp's llama-bench", program.display());
-    }
-    let shape = ModelShape {
-        shape: &shapes::ALL[0],
-        config: args.config.clone(),
-        layers: Some(args.layers),
-        dtype: DtypeArg::Int8,
-    };
+/// Runs the comparison.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let Some(given) = &args.llama_cpp else { usage!("--pass needs --llama-cpp with the folder of llama-bench") };
+    let program = program(given, "llama-bench")?;
+    let shape = args.shape(args.depths(&[4])[0]);
     let spec = shape.spec(None)?;
     let folder = tempfile::tempdir().context("cannot make a folder for the GGUF file")?;
     let mut report = Report::new("compare", &["weights", "engine", "tokens/s", "ratio to llama.cpp"]);
-    for kind in &args.kind {
+    for kind in args.kinds(&[KindArg::Q8_0, KindArg::Q4_0]) {
         let (name, kind) = kind.kind();
         let path = folder.path().join(format!("{name}.gguf"));
         write(&path, &spec, kind, &Vocabulary::default(), &mut |name, shape| {
