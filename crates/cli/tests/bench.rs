@@ -72,7 +72,8 @@ fn the_parts_of_a_step_are_shares_of_it() {
     let config = format!("{}/config.json", fixture());
     for row in rows(&["step", "--config", &config, "--rows", "8", "--length", "24", "--dtype", "q4"]) {
         let share = |name: &str| row[name].as_f64().unwrap();
-        let parts = ["norm", "qkv", "attention", "output", "mlp", "head", "marginals", "predictor", "selection"];
+        let parts =
+            ["norm", "qkv", "attention", "output", "mlp", "head", "marginals", "predictor", "selection"];
         assert!(parts.iter().all(|part| share(part) > 0.0), "{row}");
         let sum: f64 = parts.iter().map(|part| share(part)).sum::<f64>() + share("rest");
         assert!((sum - 1.0).abs() < 1e-9 && share("of limit") > 0.0, "{row}");
@@ -102,7 +103,9 @@ fn scaling_says_what_is_outside_products() {
 fn with_bytes(folder: &Folder) -> String {
     let text = std::fs::read_to_string(format!("{}/config.json", fixture())).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
-    for (key, value) in [("vocab_size", 300), ("mask_token_id", 299), ("eos_token_id", 298), ("pad_token_id", 298)] {
+    for (key, value) in
+        [("vocab_size", 300), ("mask_token_id", 299), ("eos_token_id", 298), ("pad_token_id", 298)]
+    {
         config[key] = value.into();
     }
     let path = folder.path("config.json");
@@ -131,11 +134,17 @@ fn whole_answers_are_compared() {
     let asked = std::fs::read_to_string(heard).unwrap();
     assert!(asked.contains("-p abcdefghijkl -ub 20 ") && asked.contains("--diffusion-steps 2"), "{asked}");
     let (theirs, plain, cached) = (&found[0], &found[1], &found[2]);
-    assert_eq!((&theirs["s a step"]["median"], &theirs["times the first"]["median"]), (&4.0.into(), &1.0.into()));
+    assert_eq!(
+        (&theirs["s a step"]["median"], &theirs["times the first"]["median"]),
+        (&4.0.into(), &1.0.into())
+    );
     assert_eq!(theirs["of it after the backbone"]["median"], 0.5);
     assert_eq!(plain["s a step"], plain["s a token"], "one token a step");
     assert!(plain["times the first"]["median"].as_f64().unwrap() > 0.0, "{plain}");
-    assert!(cached["s of the process"]["median"].as_f64().unwrap() > 0.0 && cached["peak GB"].as_f64().unwrap() > 0.0);
+    assert!(
+        cached["s of the process"]["median"].as_f64().unwrap() > 0.0
+            && cached["peak GB"].as_f64().unwrap() > 0.0
+    );
     let wrong = demask(&["bench", "compare", "--config", &config, "-n", "7", "--steps", "2"]);
     assert!(wrong.code == 2 && wrong.err.contains("must divide"), "{}", wrong.err);
 }

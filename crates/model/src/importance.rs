@@ -65,7 +65,8 @@ impl Inputs {
 /// A model that counts the inputs of its maps in every pass, and the counts.
 pub fn watched(folder: &Path, options: &LoadOptions) -> Result<(Transformer, Inputs)> {
     if gguf::is_gguf(folder) {
-        let problem = "inputs are counted on a checkpoint folder, whose weights are to be rounded; this is a GGUF file";
+        let problem =
+            "inputs are counted on a checkpoint folder, whose weights are to be rounded; this is a GGUF file";
         return Err(Error::Plan { path: folder.to_path_buf(), problem: problem.into() });
     }
     let (spec, store) = (Spec::from_folder(folder)?, Store::open_as(folder, options.mapped)?);

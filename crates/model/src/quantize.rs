@@ -95,7 +95,9 @@ pub fn weighed(
         match sources[tensor.name.as_str()] {
             Source::Copy(tensor) => out.write_all(tensor.as_bytes()),
             Source::Packed(weight, packing) => out.write_all(quantize(tensor, weight, *packing)?.packed()),
-            Source::Scales(weight, packing) => out.write_all(quantize(tensor, weight, *packing)?.scale_bytes()),
+            Source::Scales(weight, packing) => {
+                out.write_all(quantize(tensor, weight, *packing)?.scale_bytes())
+            }
         }
     })?;
     copy_rest(from, to)?;

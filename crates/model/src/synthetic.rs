@@ -44,7 +44,9 @@ impl Repeated {
         let weight = Mapped::from_f32(&shape, values);
         let bias = which.bias().map(|_| vec![0.0; shape[0]].into());
         Ok(match (self.precision.packing(which), self.precision) {
-            (Some(packing), _) => Linear::Quantized { weight: Quantized::quantize(&weight, packing, None)?, bias },
+            (Some(packing), _) => {
+                Linear::Quantized { weight: Quantized::quantize(&weight, packing, None)?, bias }
+            }
             (None, Precision::Float(dtype)) => Linear::Mapped { weight: weight.to_dtype(dtype), bias },
             (None, _) => Linear::Mapped { weight, bias },
         })

@@ -296,7 +296,13 @@ fn a_fingerprint_sees_every_tensor_and_survives_quantising() {
     assert!(!tuned.answers_to(&own));
     // Another precision of the same weights is known by where it comes from.
     let int8 = copy.path().join("int8");
-    quantize::folder(&toy, &int8, &Settings { precision: demask_model::Precision::Int8 { group: 32 }, max_shard_bytes: 1 << 30 }, &mut |_| ()).unwrap();
+    quantize::folder(
+        &toy,
+        &int8,
+        &Settings { precision: demask_model::Precision::Int8 { group: 32 }, max_shard_bytes: 1 << 30 },
+        &mut |_| (),
+    )
+    .unwrap();
     let int8 = load(&int8);
     assert!(int8.fingerprint() != own && int8.answers_to(&own) && !int8.answers_to(&tuned.fingerprint()));
 }

@@ -33,7 +33,8 @@ pub fn bandwidth() -> f64 {
     let (start, mut best) = (Instant::now(), 0.0f64);
     while start.elapsed() < 3 * SPAN {
         let from = Instant::now();
-        let bytes: u64 = rayon::broadcast(|thread| level.run(Read(&memory[thread.index()]))).into_iter().sum();
+        let bytes: u64 =
+            rayon::broadcast(|thread| level.run(Read(&memory[thread.index()]))).into_iter().sum();
         best = best.max(bytes as f64 / from.elapsed().as_secs_f64());
     }
     best

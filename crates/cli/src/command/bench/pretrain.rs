@@ -59,8 +59,10 @@ pub fn run(args: &Args) -> Result<()> {
         Ok(())
     })?;
     let peak = before.or(Peak::measure());
-    let mut report = Report::new("pretrain", &["L", "tokens", "ms", "tokens/s", "of peak", "outside products"]);
-    for ((part, samples), (length, work)) in parts.iter().zip(&samples).zip(args.lengths.iter().zip(work.take()))
+    let mut report =
+        Report::new("pretrain", &["L", "tokens", "ms", "tokens/s", "of peak", "outside products"]);
+    for ((part, samples), (length, work)) in
+        parts.iter().zip(&samples).zip(args.lengths.iter().zip(work.take()))
     {
         let (wall, tokens) = (samples.wall(), part.packed.tokens.len());
         let threads = rayon::current_num_threads() as f64;

@@ -131,7 +131,12 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
 const INPUTS: &str = "inputs seen";
 
 /// The model of a folder, rounded for what its maps are given.
-fn weighed(folder: &Path, precision: Precision, inputs: &Inputs, options: &LoadOptions) -> Result<Transformer> {
+fn weighed(
+    folder: &Path,
+    precision: Precision,
+    inputs: &Inputs,
+    options: &LoadOptions,
+) -> Result<Transformer> {
     let scratch = tempfile::tempdir().context("cannot make a folder for the quantised model")?;
     let (to, settings) = (scratch.path().join("model"), Settings { precision, max_shard_bytes: 4 << 30 });
     quantize::weighed(folder, &to, &settings, inputs, &mut |_| ())?;

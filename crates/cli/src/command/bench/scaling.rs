@@ -94,8 +94,7 @@ pub fn run(args: &Args) -> Result<()> {
         spent.borrow_mut()[index].add(seconds, seen);
         done
     })?;
-    let columns =
-        ["axis", "value", "ms", "tokens/s", "of ideal", "products", "attention", "outside both"];
+    let columns = ["axis", "value", "ms", "tokens/s", "of ideal", "products", "attention", "outside both"];
     let mut report = Report::new("scaling", &columns);
     for ((case, samples), spent) in cases.iter().zip(&samples).zip(spent.take()) {
         let wall = samples.wall();

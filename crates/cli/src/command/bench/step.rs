@@ -53,8 +53,8 @@ const TIMED: usize = 1 + PHASES.len() + AFTER.len();
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     args.threads.set()?;
-    if let Some(&rows) = args.rows.iter().find(|&&rows| rows == 0 || rows > args.length) {
-        usage!("--rows {rows} must be at least 1 and no more than --length {}", args.length);
+    if let Some(&rows) = args.rows.iter().find(|&&rows| rows < 2 || rows > args.length) {
+        usage!("--rows {rows} must be at least 2 and no more than --length {}", args.length);
     }
     let spec = args.outline.spec(None)?;
     let mut subjects =
@@ -166,17 +166,20 @@ impl Subject {
 
     /// A whole step, as `Decoder::step` makes it: pass, marginals as logits stream by, dependency, selection.
     fn step(&mut self, canvas: &Canvas, after: &After) -> Result<()> {
-        let cache = Some(Reuse { cache: &mut self.cache, rows: &canvas.masked });
+        let (spec, fresh) = (self.model.spec(), &canvas.masked);
+        // Where a row predicts the next position, the first of them is predicted by one that is kept.
+        let wanted: Vec<usize> =
+            fresh.iter().copied().filter(|&position| spec.predicting_row(position) >= fresh[0]).collect();
+        let cache = Some(Reuse { cache: &mut self.cache, rows: fresh });
         let query = Query {
             tokens: &canvas.tokens,
-            predict: &canvas.masked,
-            hidden: Some((&canvas.masked, HiddenRow::I)),
+            predict: &wanted,
+            hidden: Some((&wanted, HiddenRow::I)),
             cache,
             ..Query::default()
         };
         let pass = self.model.forward(&mut [query])?.remove(0);
-        let marginals =
-            after.reader().read(&self.model, &pass.predicting, None, &canvas.masked, |_| ())?;
+        let marginals = after.reader().read(&self.model, &pass.predicting, None, &wanted, |_| ())?;
         let confidence: Vec<f32> = marginals.iter().map(|m| m.raw.top1).collect();
         let hidden = pass.hidden.ok_or_else(|| anyhow!("the pass gave no hidden rows"))?;
         let chosen = greedy_subset(&after.predictor.predict(&hidden), &confidence, ALL).chosen;

@@ -53,11 +53,7 @@ pub fn run(args: &Args) -> Result<()> {
         None => {
             let dtype = args.model.dtype.unwrap_or(crate::args::DtypeArg::Int8);
             let shape = ModelShape {
-                outline: Outline {
-                    shape: &shapes::ALL[0],
-                    config: args.config.clone(),
-                    layers: args.layers,
-                },
+                outline: Outline { shape: &shapes::ALL[0], config: args.config.clone(), layers: args.layers },
                 dtype,
             };
             shape.build(shape.spec(Some(2))?)?

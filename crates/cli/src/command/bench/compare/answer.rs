@@ -202,7 +202,9 @@ fn follow(engines: &[Engine], measured: &[Measured], whole: usize, report: &mut 
     for (index, engine) in engines.iter().enumerate() {
         let own: Vec<(usize, f64)> =
             measured.iter().filter(|m| m.engine == index).map(|m| (m.layers, median(m))).collect();
-        let Some(line) = own.first().zip(own.get(1)).and_then(|(&a, &b)| Line::through(a, b)) else { continue };
+        let Some(line) = own.first().zip(own.get(1)).and_then(|(&a, &b)| Line::through(a, b)) else {
+            continue;
+        };
         let (name, token) = (engine.name(), line.at(whole));
         let first = *first.get_or_insert(token);
         let mut sentence = format!(

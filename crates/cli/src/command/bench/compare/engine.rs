@@ -119,7 +119,8 @@ fn llama(program: &Path, file: &Path, task: &Task) -> Result<Cost> {
         &steps,
     ]))?;
     let said = [done.out.as_str(), &done.err].concat();
-    let total = milliseconds(&said, "total time: ").context("llama-diffusion-cli did not say its total time")?;
+    let total =
+        milliseconds(&said, "total time: ").context("llama-diffusion-cli did not say its total time")?;
     let sampling = milliseconds(&said, "sampling time per step: ");
     let steps = task.steps as f64;
     Ok(Cost {

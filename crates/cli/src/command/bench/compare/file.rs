@@ -20,11 +20,8 @@ pub(super) fn make(path: &Path, spec: &Spec, kind: Kind) -> Result<()> {
     if special.copied().any(|id| id < BYTES) || spec.vocab < BYTES as usize {
         usage!("the vocabulary of this shape has no room for {BYTES} tokens before its special ones");
     }
-    let vocabulary = Vocabulary {
-        tokenizer: Some(letters(spec)),
-        pre: "qwen2".into(),
-        template: Some(TEMPLATE.into()),
-    };
+    let vocabulary =
+        Vocabulary { tokenizer: Some(letters(spec)), pre: "qwen2".into(), template: Some(TEMPLATE.into()) };
     write(path, spec, kind, &vocabulary, &mut |name, shape| Ok(synthetic::values(name, shape)))?;
     Ok(())
 }

@@ -18,7 +18,9 @@ use super::{Args, KindArg, program};
 
 /// Runs the comparison.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let Some(given) = &args.llama_cpp else { usage!("--pass needs --llama-cpp with the folder of llama-bench") };
+    let Some(given) = &args.llama_cpp else {
+        usage!("--pass needs --llama-cpp with the folder of llama-bench")
+    };
     let program = program(given, "llama-bench")?;
     let shape = args.shape(args.depths(&[4])[0]);
     let spec = shape.spec(None)?;
