@@ -161,17 +161,17 @@ impl Passes {
 
 /// Works on every canvas with what it got. Small canvases leave cores idle within their own products, so they are read
 /// and selected side by side.
-pub(crate) fn each<'a>(
+pub(crate) fn each<T: Send, R: Send>(
     jobs: &mut [&mut Job],
     plans: &[Plan],
-    outputs: Vec<Output<'a>>,
-    work: impl Fn(&mut Job, &Plan, Output<'a>) -> Result<()> + Sync,
-) -> Result<()> {
-    let own: Vec<_> = jobs.iter_mut().zip(plans).zip(outputs).collect();
-    let done: Vec<Result<()>> = own
+    inputs: Vec<T>,
+    work: impl Fn(&mut Job, &Plan, T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let own: Vec<_> = jobs.iter_mut().zip(plans).zip(inputs).collect();
+    let done: Vec<Result<R>> = own
         .into_par_iter()
         .with_min_len(least_run())
-        .map(|((job, plan), output)| work(job, plan, output))
+        .map(|((job, plan), input)| work(job, plan, input))
         .collect();
     done.into_iter().collect()
 }

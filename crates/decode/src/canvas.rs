@@ -141,6 +141,11 @@ impl Canvas {
     }
 
     fn checked(canvas: Self) -> Result<Self> {
+        if !canvas.ids.has_mask() {
+            return Err(Error::Canvas(
+                "this model has no mask token, so it cannot be decoded by diffusion; it can assist one that does".into(),
+            ));
+        }
         if canvas.is_done() {
             return Err(Error::Canvas("there is nothing to decode: the canvas has no mask".into()));
         }

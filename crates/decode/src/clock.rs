@@ -27,6 +27,8 @@ pub(crate) struct StepCost {
     pub(crate) seconds: Seconds,
     /// Forward passes.
     pub(crate) forwards: usize,
+    /// Rows of a second model.
+    pub(crate) assistant_rows: usize,
     /// Canvases that are read and selected at the same time.
     beside: f64,
 }
@@ -34,8 +36,8 @@ pub(crate) struct StepCost {
 impl StepCost {
     /// After the forward pass: the canvas's share of its time and of that of common logits.
     pub(crate) fn new(forward: f64, logits: f64, forwards: usize, beside: f64) -> Self {
-        let seconds = Seconds { forward, marginals: logits, select: 0.0 };
-        Self { seconds, forwards, beside }
+        let seconds = Seconds { forward, marginals: logits, ..Seconds::default() };
+        Self { seconds, forwards, beside, assistant_rows: 0 }
     }
 
     /// Adds the reading of marginals.
@@ -47,6 +49,14 @@ impl StepCost {
     pub(crate) fn select(&mut self, watch: Stopwatch, forwards: usize) {
         self.seconds.select += watch.seconds() / self.beside;
         self.forwards += forwards;
+    }
+}
+
+impl StepCost {
+    /// Adds a share of an assistant's pass.
+    pub(crate) fn assistant(&mut self, seconds: f64, rows: usize) {
+        self.seconds.extra += seconds;
+        self.assistant_rows += rows;
     }
 }
 

@@ -5,17 +5,20 @@
 //! Invariant: a canvas's tokens do not depend on which others are in the batch.
 
 use demask_kernels::threads;
-use demask_model::Backbone;
+use demask_model::{Backbone, Rows};
 
+use crate::assistant::{self, Ask};
 use crate::batch::{self, Output};
+use crate::canvas::Canvas;
 use crate::clock::Stopwatch;
 use crate::error::Result;
 use crate::job::{Decided, Job};
-use crate::marginals::{Marginal, Reader};
+use crate::marginals::{LogitRows, Marginal, Reader};
 use crate::plan::Plan;
-use crate::probe::BackboneProbe;
-use crate::sampler;
-use crate::strategy::{Selection, Step, Stop};
+use crate::probe::{BackboneProbe, Probe};
+use crate::rng::Rng;
+use crate::sampler::{self, Sampling};
+use crate::strategy::{Keep, Selection, Step, Stop};
 
 /// Decodes canvases with one backbone.
 pub struct Decoder<'a> {
@@ -54,31 +57,31 @@ impl<'a> Decoder<'a> {
     fn iterate(&self, jobs: &mut [&mut Job], beside: usize) -> Result<()> {
         let plans: Vec<Plan> = jobs.iter().map(|job| Plan::of(job, self.backbone.spec())).collect();
         let mut passes = batch::forward(self.backbone, jobs, &plans, beside)?;
-        batch::each(jobs, &plans, passes.outputs(), |job, plan, mut output| {
-            let marginals = self.marginals(job, plan, &mut output)?;
-            let (masked, decided) = marginals.split_at(plan.masked().len());
-            let selection = self.select(job, plan, &mut output, masked)?;
-            let picks = sampler::sample(plan.masked(), masked, &selection);
-            let edits = job.options.editing.map(|e| e.edits(&job.canvas, plan.editable(), decided));
-            job.commit(Decided {
-                plan,
-                picks,
-                edits: edits.unwrap_or_default(),
-                selection,
-                cost: output.cost,
-            })
-        })
+        let mut known = batch::each(jobs, &plans, passes.outputs(), |job, plan, output| {
+            self.marginals(job, plan, output)
+        })?;
+        self.consult(jobs, &plans, &mut known)?;
+        batch::each(jobs, &plans, known, |job, plan, mut known| {
+            let selection = self.select(job, plan, &mut known)?;
+            let picks = sampler::sample(plan.masked(), known.masked(plan), &selection);
+            let edits =
+                job.options.editing.map(|e| e.edits(&job.canvas, plan.editable(), known.decided(plan)));
+            let edits = edits.unwrap_or_default();
+            job.commit(Decided { plan, picks, edits, selection, cost: known.output.cost })
+        })?;
+        Ok(())
     }
 
     /// What the model says at every masked position, `p_top1` and its relatives, and then at those that may be edited. The
     /// strategy sees the logits of what it asked for go by.
-    fn marginals(&self, job: &mut Job, plan: &Plan, output: &mut Output<'_>) -> Result<Vec<Marginal>> {
+    fn marginals<'o>(&self, job: &mut Job, plan: &Plan, mut output: Output<'o>) -> Result<Known<'o>> {
         let watch = Stopwatch::start();
         let guidance = job.options.guidance;
         let (step, strategy) = (job.totals.steps, &mut job.strategy);
+        let needs = strategy.needs();
         let reader = Reader {
             sampling: &job.options.sampling,
-            dtype: strategy.needs().dtype,
+            dtype: needs.dtype,
             suppression: &job.options.suppression,
             rng: job.rng,
             step,
@@ -86,28 +89,76 @@ impl<'a> Decoder<'a> {
         };
         let logits = output.logits.take();
         let predicting = &output.pass.predicting;
+        let vocab = self.backbone.spec().vocab;
+        let wanted = if needs.keep == Keep::All { plan.masked().len() * vocab } else { 0 };
+        let mut kept: Vec<f32> = Vec::with_capacity(wanted);
         let mut marginals = reader.read(self.backbone, predicting, logits, &plan.predict, |rows| {
-            if let Some(rows) = rows.among(&plan.predict[..plan.seen]) {
+            let LogitRows { positions, logits } = rows;
+            let seen = LogitRows { positions, logits: &mut *logits };
+            if let Some(rows) = seen.among(&plan.predict[..plan.seen]) {
                 strategy.on_logits(step, rows);
             }
+            // Masks come first, so what is wanted is the beginning of what streams by.
+            let left = wanted - kept.len();
+            kept.extend_from_slice(&logits[..left.min(logits.len())]);
         })?;
         marginals.drain(plan.masked().len()..plan.seen);
         if let Some(shadow) = &output.pass.shadow {
             let (plain, canvas) = (Reader { guide: None, ..reader }, &job.canvas);
             plain.read(self.backbone, shadow, None, &plan.verify, |rows| strategy.on_verify(canvas, rows))?;
         }
+        let cache = job.cache.as_mut().filter(|_| plan.cached);
+        let attention = output.pass.attention.take().map(|map| match cache {
+            Some(cache) => cache.complete(&plan.rows, map),
+            None => map,
+        });
         output.cost.marginals(watch);
-        Ok(marginals)
+        let rows = (wanted > 0).then_some(Rows { data: kept, width: vocab });
+        Ok(Known { output, marginals, rows, attention })
+    }
+
+    /// Has the assistant answer what strategies draft, all canvases together, until nobody drafts any more.
+    fn consult(&self, jobs: &mut [&mut Job], plans: &[Plan], known: &mut [Known<'_>]) -> Result<()> {
+        if jobs.iter().all(|job| job.assistant.is_none()) {
+            return Ok(());
+        }
+        loop {
+            let (mut asks, mut strategies) = (Vec::new(), Vec::new());
+            for ((job, plan), known) in jobs.iter_mut().zip(plans).zip(known.iter_mut()) {
+                let probe = BackboneProbe::new(self.backbone, batch::ROW_BUDGET).in_blocks(plan.grid);
+                let Job { strategy, assistant: Some(assisted), canvas, options, rng, totals, .. } =
+                    &mut **job
+                else {
+                    continue;
+                };
+                if plan.masked().is_empty() || plan.alone {
+                    continue;
+                }
+                let watch = Stopwatch::start();
+                let draft = strategy.draft(&known.step(
+                    plan,
+                    canvas,
+                    &options.sampling,
+                    *rng,
+                    totals.steps,
+                    &probe,
+                ))?;
+                known.output.cost.select(watch, probe.asked());
+                if let Some(draft) = draft {
+                    asks.push(Ask { assisted, draft, cost: &mut known.output.cost });
+                    strategies.push(strategy);
+                }
+            }
+            if asks.is_empty() {
+                return Ok(());
+            }
+            let answers = assistant::answer(&mut asks)?;
+            strategies.into_iter().zip(answers).for_each(|(strategy, rows)| strategy.on_answer(rows));
+        }
     }
 
     /// Which positions this step unmasks: the strategy's decision.
-    fn select(
-        &self,
-        job: &mut Job,
-        plan: &Plan,
-        output: &mut Output<'_>,
-        marginals: &[Marginal],
-    ) -> Result<Selection> {
+    fn select(&self, job: &mut Job, plan: &Plan, known: &mut Known<'_>) -> Result<Selection> {
         if plan.masked().is_empty() {
             return Ok(Selection::default());
         }
@@ -115,24 +166,55 @@ impl<'a> Decoder<'a> {
             return Ok(Selection { chosen: vec![0], stop: Some(Stop::AllTaken), ..Selection::default() });
         }
         let watch = Stopwatch::start();
-        let cache = job.cache.as_mut().filter(|_| plan.cached);
-        let attention = output.pass.attention.take().map(|map| match cache {
-            Some(cache) => cache.complete(&plan.rows, map),
-            None => map,
-        });
         let probe = BackboneProbe::new(self.backbone, batch::ROW_BUDGET).in_blocks(plan.grid);
-        let selection = job.strategy.select(&Step {
-            index: job.totals.steps,
-            block: plan.place,
-            canvas: &job.canvas,
-            masked: plan.masked(),
-            marginals,
-            hidden: output.pass.hidden.as_ref(),
-            attention: attention.as_ref(),
-            rng: job.rng,
-            probe: &probe,
-        })?;
-        output.cost.select(watch, probe.asked());
+        let Job { strategy, canvas, options, rng, totals, .. } = job;
+        let step = known.step(plan, canvas, &options.sampling, *rng, totals.steps, &probe);
+        let selection = strategy.select(&step)?;
+        known.output.cost.select(watch, probe.asked());
         Ok(selection)
+    }
+}
+
+/// What is known of one canvas once its logits are read.
+struct Known<'a> {
+    output: Output<'a>,
+    /// Of the masks, then of what may be edited.
+    marginals: Vec<Marginal>,
+    /// Logits of the masks, where kept.
+    rows: Option<Rows>,
+    attention: Option<Rows>,
+}
+
+impl Known<'_> {
+    fn masked(&self, plan: &Plan) -> &[Marginal] {
+        &self.marginals[..plan.masked().len()]
+    }
+
+    fn decided(&self, plan: &Plan) -> &[Marginal] {
+        &self.marginals[plan.masked().len()..]
+    }
+
+    fn step<'s>(
+        &'s self,
+        plan: &'s Plan,
+        canvas: &'s Canvas,
+        sampling: &'s Sampling,
+        rng: Rng,
+        index: usize,
+        probe: &'s dyn Probe,
+    ) -> Step<'s> {
+        Step {
+            index,
+            block: plan.place,
+            canvas,
+            masked: plan.masked(),
+            marginals: self.masked(plan),
+            rows: self.rows.as_ref(),
+            sampling,
+            hidden: self.output.pass.hidden.as_ref(),
+            attention: self.attention.as_ref(),
+            rng,
+            probe,
+        }
     }
 }

@@ -82,6 +82,26 @@ pub enum Error {
         /// The strategy.
         strategy: String,
     },
+    /// A strategy needs a second, causal model.
+    #[error("strategy {strategy} needs an assistant: a causal model with the same tokenizer and special ids")]
+    NoAssistant {
+        /// The strategy.
+        strategy: String,
+    },
+    /// A model cannot assist this one.
+    #[error("this model cannot assist: {0}")]
+    Assistant(String),
+    /// A trained part is not usable.
+    #[error("{0}")]
+    Part(String),
+    /// A strategy cannot be decoded with these options.
+    #[error("strategy {strategy} {why}")]
+    Refused {
+        /// The strategy.
+        strategy: String,
+        /// What it cannot do, and what to do instead.
+        why: String,
+    },
     /// A strategy needs something it was not given.
     #[error("strategy {strategy} needs {what}")]
     Missing {

@@ -1,6 +1,9 @@
 //! One canvas on its way to text: its strategy with state, randomness, block, and what it cost.
 
-use crate::cache::{CacheSpec, RowCache, ranges};
+use std::sync::Arc;
+
+use crate::assistant::{Assistant, Assisted};
+use crate::cache::{CachePolicy, CacheSpec, RowCache, ranges};
 use crate::canvas::{Canvas, EosPolicy, Pick};
 use crate::clock::StepCost;
 use crate::editing::Editing;
@@ -65,6 +68,12 @@ pub struct Totals {
     pub steps: usize,
     /// Forward passes, extra ones included (NFE).
     pub forwards: usize,
+    /// Rows that a second model computed.
+    #[serde(default)]
+    pub assistant_rows: usize,
+    /// Layers run again within steps, besides whole passes.
+    #[serde(default)]
+    pub inner_calls: usize,
     /// Tokens written by steps (not by EOS filling), less those masked again.
     pub committed: usize,
     /// Seconds by phase.
@@ -76,6 +85,8 @@ impl Totals {
     fn add(&mut self, record: &StepRecord) {
         self.steps += 1;
         self.forwards += record.forwards;
+        self.assistant_rows += record.assistant_rows;
+        self.inner_calls += record.inner_calls;
         self.committed += record.commits.len();
         self.committed -= record.remasked.len();
         self.seconds += record.seconds;
@@ -91,6 +102,7 @@ pub struct Job {
     pub(crate) totals: Totals,
     pub(crate) place: BlockStep,
     pub(crate) cache: Option<RowCache>,
+    pub(crate) assistant: Option<Assisted>,
     /// Blocks whose schedule is over, whether or not they still hold masks.
     pub(crate) passed: usize,
     /// Whether the block of the last step is still edited, with or without masks.
@@ -116,7 +128,17 @@ impl Job {
         let strategy = spec.build(context)?;
         let mut job = Self::with_strategy(canvas, &spec.to_string(), strategy, options, observer)?;
         job.step_limit += asked.unwrap_or(0);
+        if job.strategy.needs().assistant {
+            let missing = || Error::NoAssistant { strategy: spec.name().into() };
+            job = job.with_assistant(context.assistant.clone().ok_or_else(missing)?);
+        }
         Ok(job)
+    }
+
+    /// With a second model that the strategy may ask.
+    pub fn with_assistant(mut self, assistant: Arc<Assistant>) -> Self {
+        self.assistant = Some(Assisted::new(assistant));
+        self
     }
 
     /// A job with a strategy that was made elsewhere; `name` stands for it in traces and messages.
@@ -128,12 +150,15 @@ impl Job {
         observer: Box<dyn Observer>,
     ) -> Result<Self> {
         options.check()?;
+        strategy.check(&options)?;
+        let policy = strategy.needs().window.map(CachePolicy::trailing).or_else(|| options.cache.policy());
         let length = canvas.response().len();
         Ok(Self {
             rng: Rng::new(options.seed, options.stream),
             strategy,
             place: BlockStep { index: usize::MAX, count: 0, step: 0, entered_with: 0, length: 0 },
-            cache: options.cache.policy().map(RowCache::new),
+            cache: policy.map(RowCache::new),
+            assistant: None,
             spelling: name.to_owned(),
             canvas,
             options,
@@ -253,6 +278,8 @@ impl Job {
                 values: d.data().iter().map(|v| (v * 1e4).round() / 1e4).collect(),
             }),
             forwards: cost.forwards,
+            assistant_rows: cost.assistant_rows,
+            inner_calls: selection.inner_calls,
             computed_rows: plan.rows.len(),
             rows: ranges(&plan.rows),
             seconds: cost.seconds,

@@ -15,6 +15,7 @@
 //! # Ok::<(), demask_decode::Error>(())
 //! ```
 
+pub mod assistant;
 pub mod audit;
 pub mod batch;
 mod blocks;
@@ -41,7 +42,9 @@ pub mod strategy;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod trained;
 
+pub use assistant::Assistant;
 pub use cache::CacheSpec;
 pub use canvas::{Canvas, EosPolicy};
 pub use decoder::Decoder;

@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) grid: Option<Grid>,
     /// Whether keys and values are kept.
     pub(crate) cached: bool,
+    /// Where the canvas is cut off; its length where it is not.
+    cut: usize,
     /// Committed positions of the block that the strategy wants to verify.
     pub(crate) verify: Vec<usize>,
     /// Rows computed afresh; all of them without a cache.
@@ -55,6 +57,9 @@ impl Plan {
             _ => block.clone(),
         };
         masked.truncate(if alone.is_some() { 1 } else { masked.len() });
+        let cut =
+            needs.lookahead.zip(masked.first()).map_or(length, |(cells, first)| (first + cells).min(length));
+        masked.retain(|&p| p < cut);
         let last = run.end.saturating_sub(1);
         let extent = match grid {
             Some(grid) if needs.attention_layers == 0 => grid.end(last).min(length),
@@ -62,7 +67,7 @@ impl Plan {
         };
         let cache = job.cache.as_ref().filter(|cache| cache.applies(grid));
         let rows = match cache {
-            None => (0..extent).collect(),
+            None => (0..extent.min(cut)).collect(),
             Some(cache) => {
                 let predicting = masked.iter().map(|&p| spec.predicting_row(p));
                 let hidden = needs.hidden.iter().flat_map(|row| masked.iter().map(move |&p| row.of(p)));
@@ -70,6 +75,7 @@ impl Plan {
                 cache.plan(&Moment { canvas, block: &run, place, step: job.totals.steps, grid }, &needed)
             }
         };
+        let rows: Vec<usize> = rows.into_iter().filter(|&r| r < cut).collect();
         // Of other positions there is an opinion only where their rows are computed.
         let fresh = |&p: &usize| rows.len() == length || rows.binary_search(&spec.predicting_row(p)).is_ok();
         let others = others(canvas, &block, needs).into_iter().filter(fresh);
@@ -83,7 +89,7 @@ impl Plan {
         let verify = block.clone().filter(|p| needs.verify && committed(p)).collect();
         let unconditional = (job.options.guidance != 0.0).then(|| unconditional(canvas));
         let (alone, cached) = (alone.is_some(), cache.is_some());
-        Self { place, block, masks, seen, predict, alone, grid, cached, verify, rows, unconditional, needs }
+        Self { place, block, masks, seen, predict, alone, grid, cut, cached, verify, rows, unconditional, needs }
     }
 
     /// Positions that may be edited.
@@ -104,7 +110,7 @@ impl Plan {
             Some(cache) => (Some(reuse(&mut cache.rows)), Some(reuse(&mut cache.guide))),
         };
         let query = Query {
-            tokens: job.canvas.tokens(),
+            tokens: &job.canvas.tokens()[..self.cut],
             predict: &self.predict,
             hidden: self.needs.hidden.map(|row| (self.masked(), row)),
             attention_layers: self.needs.attention_layers,
@@ -149,10 +155,11 @@ fn others(canvas: &Canvas, block: &Range<usize>, needs: Needs) -> Vec<usize> {
         Extent::Nothing => 0..0,
         Extent::Block => block.clone(),
         Extent::Canvas => 0..block.end,
+        Extent::Response => canvas.response(),
     };
     let is_wanted = |&p: &usize| match cells[p] {
         Cell::Masked => false,
-        Cell::Fixed => needs.decided == Extent::Canvas,
+        Cell::Fixed => matches!(needs.decided, Extent::Canvas | Extent::Response),
         _ => true,
     };
     canvas.masked(ahead).into_iter().chain(decided.filter(is_wanted)).collect()

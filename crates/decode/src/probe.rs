@@ -5,7 +5,7 @@ use std::cell::Cell;
 use demask_model::{Backbone, Grid, HiddenRow, Query, Rows};
 
 use crate::batch::fitting;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A canvas to run besides the one being decoded, and what is wanted of it.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,17 @@ pub trait Probe {
 
     /// Size of the vocabulary.
     fn vocab(&self) -> usize;
+
+    /// Runs a canvas with causal attention, so that each position is predicted from what stands before it, and visits the
+    /// logits of `positions`: number of the first, chunk `[rows, vocab]`.
+    fn ask_causally(
+        &self,
+        _tokens: &[u32],
+        _positions: &[usize],
+        _visit: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<()> {
+        Err(Error::Missing { strategy: "asked causally".into(), what: "a backbone that can be".into() })
+    }
 
     /// Runs whole canvases and visits the aligned logits of the same `positions` of each: canvas index, index of the
     /// first position of the chunk, chunk `[rows, vocab]`.
@@ -119,5 +130,18 @@ impl Probe for BackboneProbe<'_> {
 
     fn vocab(&self) -> usize {
         self.backbone.spec().vocab
+    }
+
+    fn ask_causally(
+        &self,
+        tokens: &[u32],
+        positions: &[usize],
+        visit: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<()> {
+        let causal = BackboneProbe::new(self.backbone, self.token_budget).in_blocks(Some(Grid::new(0, 1)));
+        let question = Question { tokens, predict: positions, hidden: None };
+        causal.ask_each(&[question], visit)?;
+        self.asked.set(self.asked.get() + 1);
+        Ok(())
     }
 }

@@ -6,10 +6,12 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::assistant::Assistant;
 use crate::dependency::{DependencySource, Predictor};
 use crate::error::{Error, Result};
 use crate::spelling::{self, Family, Listed, Spelled};
 use crate::strategy::{self, Strategy};
+use crate::trained::{Policy, Prior};
 
 pub use crate::spelling::{Kind, Param};
 
@@ -45,6 +47,10 @@ pub enum Cost {
     Shadow,
     /// More forward passes.
     ExtraForwards,
+    /// A second, causal model.
+    Assistant,
+    /// A small trained part beside the model.
+    Part,
 }
 
 /// The strategies and dependency sources that names refer to.
@@ -183,6 +189,14 @@ pub struct Context {
     pub registry: Registry,
     /// The dependency predictor of the backbone, if there is one.
     pub predictor: Option<Arc<Predictor>>,
+    /// A predictor of mutual information instead of total variation, if there is one.
+    pub information: Option<Arc<Predictor>>,
+    /// A causal model with the same tokens, if there is one.
+    pub assistant: Option<Arc<Assistant>>,
+    /// A trained unmasking policy, if there is one.
+    pub policy: Option<Arc<Policy>>,
+    /// A trained prior of text, if there is one.
+    pub prior: Option<Arc<Prior>>,
 }
 
 /// Parameter values of a spelling for the builder of a strategy, and what else it may use.

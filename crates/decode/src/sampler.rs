@@ -105,15 +105,16 @@ impl Sampled {
 
 /// The tokens of a selection, each drawn from its own marginal, in the order of choice.
 pub(crate) fn sample(masked: &[usize], marginals: &[Marginal], selection: &Selection) -> Vec<Sampled> {
-    let draw = |&index: &usize| {
+    let draw = |(number, &index): (usize, &usize)| {
         let Marginal { raw, candidate } = &marginals[index];
-        let (token, probability) = match selection.tokens {
+        let (token, probability) = match &selection.tokens {
             TokenRule::Sampled => (candidate.token, candidate.raw),
             TokenRule::Argmax => (raw.argmax as u32, raw.top1),
+            TokenRule::Given(drawn) => (drawn[number].token, drawn[number].probability),
         };
         Sampled { pick: Pick { position: masked[index], token, confidence: raw.top1 }, probability }
     };
-    selection.chosen.iter().map(draw).collect()
+    selection.chosen.iter().enumerate().map(draw).collect()
 }
 
 impl Sampling {

@@ -9,7 +9,7 @@ use crate::marginals::{LogitRows, Marginal};
 use crate::probe::{Probe, Question};
 use crate::registry::{Context, StrategySpec};
 use crate::rng::Rng;
-use crate::sampler::Candidate;
+use crate::sampler::{Candidate, Sampling};
 use crate::strategy::{BlockStep, Selection, Step, Stop, Strategy};
 use crate::trace::{Commit, Seconds, StepRecord};
 
@@ -24,6 +24,8 @@ pub(crate) struct Scene {
     /// Of the masked positions, in order.
     pub(crate) marginals: Vec<Marginal>,
     pub(crate) attention: Option<Rows>,
+    /// Logits of the masks, where kept.
+    pub(crate) rows: Option<Rows>,
     pub(crate) block: BlockStep,
     pub(crate) index: usize,
     pub(crate) seed: u64,
@@ -50,7 +52,7 @@ impl Scene {
         let marginals: Vec<Marginal> = confidence.iter().map(|&c| marginal(c, 1.0 - c)).collect();
         let block =
             BlockStep { index: 0, count: 1, step: 0, entered_with: marginals.len(), length: marginals.len() };
-        Self { canvas, marginals, attention: None, block, index: 0, seed: 0 }
+        Self { canvas, marginals, attention: None, rows: None, block, index: 0, seed: 0 }
     }
 
     /// The same masks with these entropies.
@@ -78,6 +80,8 @@ impl Scene {
             canvas: &self.canvas,
             masked: &self.masked(),
             marginals: &self.marginals,
+            rows: self.rows.as_ref(),
+            sampling: &Sampling::default(),
             hidden: None,
             attention: self.attention.as_ref(),
             rng: Rng::new(self.seed, 0),
@@ -193,8 +197,33 @@ pub(crate) fn record(
         budget: None,
         dependency: None,
         forwards: 1,
+        assistant_rows: 0,
+        inner_calls: 0,
         computed_rows: 2,
         rows: vec![(0, 2)],
         seconds: Seconds::default(),
     }
+}
+
+/// A golden file of the repository.
+pub(crate) fn fixture(name: &str) -> serde_json::Value {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name);
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// A matrix of a golden file.
+pub(crate) fn rows(value: &serde_json::Value) -> Rows {
+    let lists = value.as_array().unwrap();
+    let data: Vec<f32> = lists.iter().flat_map(numbers).collect();
+    Rows { width: data.len() / lists.len(), data }
+}
+
+/// Numbers of a golden file.
+pub(crate) fn numbers(value: &serde_json::Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect()
+}
+
+/// Whole numbers of a golden file.
+pub(crate) fn indices(value: &serde_json::Value) -> Vec<usize> {
+    value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect()
 }

@@ -116,6 +116,12 @@ pub struct StepRecord {
     pub dependency: Option<DependencyRecord>,
     /// Forward passes spent, extra ones included.
     pub forwards: usize,
+    /// Rows that a second model computed.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub assistant_rows: usize,
+    /// Layers run again within the step, besides whole passes.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub inner_calls: usize,
     /// How many rows of the canvas were computed afresh.
     pub computed_rows: usize,
     /// Which ones, as half-open ranges; all others kept their keys and values.
@@ -169,12 +175,19 @@ pub struct Seconds {
     pub marginals: f64,
     /// Dependency and selection.
     pub select: f64,
+    /// A second model, or layers run again within the step; no part of `select`.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub extra: f64,
+}
+
+fn is_nothing<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Seconds {
     /// All phases together.
     pub fn total(&self) -> f64 {
-        self.forward + self.marginals + self.select
+        self.forward + self.marginals + self.select + self.extra
     }
 }
 
@@ -183,6 +196,7 @@ impl AddAssign for Seconds {
         self.forward += other.forward;
         self.marginals += other.marginals;
         self.select += other.select;
+        self.extra += other.extra;
     }
 }
 

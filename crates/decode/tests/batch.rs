@@ -5,7 +5,6 @@ mod support;
 
 use std::sync::Arc;
 
-use demask_decode::dependency::Predictor;
 use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Options, Sampling};
 use demask_model::{Backbone, Error, Pass, Query, Result, Rows, Spec, Transformer};
@@ -20,12 +19,9 @@ const STRATEGIES: [&str; 9] = [
     "klass:conf=0.6,kl=0.05",
     "demask:tau=0.2,gamma=0.5",
     "demask:tau=0.3,gamma=0.3,start=confident,confidence=filtered",
+    "mean-field:threshold=0.6",
+    "top1:k=3,discount=40",
 ];
-
-fn context() -> Context {
-    let path = support::folder().join("predictor_row_i_minus_1.safetensors");
-    Context { predictor: Some(Arc::new(Predictor::load(&path).unwrap().0)), ..Context::default() }
-}
 
 /// Eight prompts of different lengths, with responses of different lengths.
 fn canvases(backbone: &Transformer) -> Vec<Canvas> {
@@ -69,7 +65,7 @@ fn settings() -> Vec<Options> {
 
 #[test]
 fn company_changes_no_token() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let (decoder, canvases) = (Decoder::new(&backbone), canvases(&backbone));
     let lengths: std::collections::BTreeSet<usize> = canvases.iter().map(|c| c.tokens().len()).collect();
     assert!(lengths.len() > 4, "{lengths:?}");
@@ -120,7 +116,7 @@ impl Backbone for Flaky {
 
 #[test]
 fn a_failed_pass_costs_no_step() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let canvases = canvases(&backbone);
     let flaky = Flaky(support::backbone(), Default::default());
     for options in settings() {
@@ -140,7 +136,7 @@ fn a_failed_pass_costs_no_step() {
 
 #[test]
 fn strategies_share_a_batch() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let (decoder, canvases, options) = (Decoder::new(&backbone), canvases(&backbone), settings().remove(1));
     let make = |i: usize| job(&canvases[i], STRATEGIES[i], i as u64, &options, &context);
     let mut together: Vec<Job> = (0..8).map(make).collect();
@@ -154,7 +150,7 @@ fn strategies_share_a_batch() {
 
 #[test]
 fn the_oracle_decodes_the_same_in_company() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let (decoder, canvases, options) = (Decoder::new(&backbone), canvases(&backbone), settings().remove(1));
     let strategy = "demask:tau=0.3,gamma=0.5,dependency=oracle,draws=2";
     let make = |i: usize| job(&canvases[i], strategy, i as u64, &options, &context);
@@ -171,7 +167,7 @@ fn the_oracle_decodes_the_same_in_company() {
 
 #[test]
 fn randomness_is_the_seed_and_the_stream() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let (decoder, canvases, options) = (Decoder::new(&backbone), canvases(&backbone), settings().remove(1));
     let run = |seed: u64, stream: u64| {
         let options = Options { seed, ..options.clone() };
@@ -186,7 +182,7 @@ fn randomness_is_the_seed_and_the_stream() {
 
 #[test]
 fn infilling_keeps_what_was_given() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let mask = backbone.spec().ids.mask;
     let expected = support::expected();
     let whole: Vec<u32> = support::ids(&expected["demask"][0]["final"]);

@@ -6,19 +6,13 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use demask_decode::audit::Audit;
-use demask_decode::dependency::Predictor;
 use demask_decode::observer::Recorder;
 use demask_decode::registry::Context;
 use demask_decode::strategy;
 use demask_decode::{
-    CacheSpec, Canvas, Decoder, EosPolicy, Job, Observers, Options, Sampling, StepRecord, cache,
+    CacheSpec, Canvas, Decoder, EosPolicy, Job, Observers, Options, Sampling, StepRecord, StrategySpec, cache,
 };
 use demask_model::{Backbone, Transformer};
-
-fn context() -> Context {
-    let path = support::folder().join("predictor_row_i_minus_1.safetensors");
-    Context { predictor: Some(Arc::new(Predictor::load(&path).unwrap().0)), ..Context::default() }
-}
 
 fn canvas(backbone: &Transformer, index: usize, length: usize) -> Canvas {
     let expected = support::expected();
@@ -58,6 +52,11 @@ fn run(backbone: &Transformer, context: &Context, canvas: &Canvas, strategy: &st
     Run { tokens: jobs[0].canvas().tokens().to_vec(), forwards: jobs[0].totals().forwards, records }
 }
 
+/// Whether a strategy says that it cannot be decoded so.
+fn is_refused(context: &Context, strategy: &str, options: &Options) -> bool {
+    strategy.parse::<StrategySpec>().unwrap().build(context).unwrap().check(options).is_err()
+}
+
 /// Spelling of every cache with a refresh in every step.
 fn refreshed() -> Vec<CacheSpec> {
     let caches = cache::ALL.iter().filter(|c| c.params.iter().any(|p| p.key == "refresh"));
@@ -66,15 +65,19 @@ fn refreshed() -> Vec<CacheSpec> {
 
 #[test]
 fn a_refresh_in_every_step_is_the_exact_decoding() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let canvas = canvas(&backbone, 3, 14);
     assert_eq!(refreshed().len(), 4);
     for entry in strategy::ALL {
         for block in [None, Some(5)] {
-            let exact = run(&backbone, &context, &canvas, entry.name, &options(block, "none"));
+            let name = support::spelled(entry.name);
+            if is_refused(&context, &name, &options(block, "none")) {
+                continue;
+            }
+            let exact = run(&backbone, &context, &canvas, &name, &options(block, "none"));
             for cache in refreshed() {
                 let cached = options(block, &cache.to_string());
-                let cached = run(&backbone, &context, &canvas, entry.name, &cached);
+                let cached = run(&backbone, &context, &canvas, &name, &cached);
                 assert_eq!(cached.tokens, exact.tokens, "{} {cache} {block:?}", entry.name);
                 let order = |run: &Run| run.records.iter().map(|r| r.commits.clone()).collect::<Vec<_>>();
                 assert_eq!(order(&cached), order(&exact), "{} {cache} {block:?}", entry.name);
@@ -85,13 +88,18 @@ fn a_refresh_in_every_step_is_the_exact_decoding() {
 
 #[test]
 fn every_strategy_ends_under_every_cache() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let mask = backbone.spec().ids.mask;
     for (index, entry) in strategy::ALL.iter().enumerate() {
         let canvas = canvas(&backbone, index, 12);
         for cache in cache::ALL {
             for block in [None, Some(5)] {
-                let run = run(&backbone, &context, &canvas, entry.name, &options(block, cache.name));
+                let (name, options) = (support::spelled(entry.name), options(block, cache.name));
+                if is_refused(&context, &name, &options) {
+                    assert!(["apd", "copula"].contains(&entry.name) && block.is_some(), "{}", entry.name);
+                    continue;
+                }
+                let run = run(&backbone, &context, &canvas, &name, &options);
                 assert!(!run.tokens.contains(&mask), "{} {}", entry.name, cache.name);
             }
         }
@@ -100,7 +108,7 @@ fn every_strategy_ends_under_every_cache() {
 
 #[test]
 fn demask_in_blocks_with_a_dual_cache_computes_the_block() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let canvas = canvas(&backbone, 6, 16);
     let (start, length) = (canvas.response().start, canvas.tokens().len());
     let run = run(&backbone, &context, &canvas, "demask:tau=0.05,gamma=0.5", &options(Some(8), "dual"));
@@ -122,7 +130,7 @@ fn demask_in_blocks_with_a_dual_cache_computes_the_block() {
 
 #[test]
 fn company_changes_no_token_with_caches_either() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let strategies =
         ["demask:tau=0.1,gamma=0.4,revise=0.1", "wino:threshold=0.2", "dawn", "saber", "entropy:k=2"];
     let caches = ["dual", "prefix:refresh=3", "vicinity:before=2,after=3,warmup=1", "delayed", "none"];
@@ -147,7 +155,7 @@ fn company_changes_no_token_with_caches_either() {
 
 #[test]
 fn guidance_with_a_refresh_in_every_step_is_exact() {
-    let (backbone, context) = (support::backbone(), context());
+    let (backbone, context) = (support::backbone(), support::context());
     let canvas = canvas(&backbone, 2, 12);
     let with = |cache: &str| Options { guidance: 0.5, ..options(Some(6), cache) };
     let exact = run(&backbone, &context, &canvas, "entropy", &with("none"));

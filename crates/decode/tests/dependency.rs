@@ -74,6 +74,8 @@ fn true_dependency_by_enumeration() {
             canvas: &canvas,
             masked: &positions,
             marginals: &[],
+            rows: None,
+            sampling: &demask_decode::Sampling::default(),
             hidden: None,
             attention: None,
             rng: Rng::new(0, 0),

@@ -1,6 +1,8 @@
 //! Every strategy ends under every cache, whatever the distribution, the parameters, the blocks, the
 //! sampler and the end-of-sequence policy, with no mask left; the trace alone rebuilds the canvas.
 
+mod support;
+
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +12,9 @@ use demask_decode::registry::{Context, Kind, Strategies};
 use demask_decode::rng::{Purpose, Rng};
 use demask_decode::spelling::{Family, Listed, Spelled};
 use demask_decode::strategy::ALL;
-use demask_decode::{Canvas, Decoder, EosPolicy, Job, Observer, Options, Sampling, StepRecord};
+use demask_decode::trained::Policy;
+use demask_decode::{Assistant, Canvas, Decoder, EosPolicy, Job, Observer, Options, Sampling, StepRecord};
+use demask_model::config::Shift;
 use demask_model::{Backbone, Pass, Query, Rows, Spec, Tabular};
 use proptest::prelude::*;
 
@@ -69,12 +73,49 @@ impl Backbone for Attentive {
     }
 }
 
+/// A causal model that says something of every text.
+struct Speaker(Spec);
+
+impl Backbone for Speaker {
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn forward(&self, batch: &mut [Query<'_>]) -> demask_model::Result<Vec<Pass>> {
+        let row = |query: &Query<'_>, position: usize| {
+            let read = |seed: u64, &token: &u32| seed.wrapping_mul(31).wrapping_add(u64::from(token) + 1);
+            let rng = Rng::new(query.tokens[..position].iter().fold(7, read), 0);
+            (0..self.0.vocab as u64)
+                .map(move |t| rng.uniform(Purpose::Noise, 0, t) as f32 * 4.0)
+                .collect::<Vec<_>>()
+        };
+        let pass = |query: &Query<'_>| Pass {
+            predicting: Rows {
+                data: query.predict.iter().flat_map(|&p| row(query, p)).collect(),
+                width: self.0.vocab,
+            },
+            ..Pass::default()
+        };
+        Ok(batch.iter().map(pass).collect())
+    }
+
+    fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> demask_model::Result<()> {
+        visit(0, &mut rows.data.clone());
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> String {
+        "speaker".into()
+    }
+}
+
 /// The name with random parameters.
 fn spelled<F: Family>(entry: &F::Entry, rng: Rng) -> Spelled<F> {
     let mut spec: Spelled<F> = entry.name().parse().unwrap();
     for (index, param) in entry.params().iter().enumerate() {
         let draw = |purpose| rng.uniform(purpose, 1, index as u64);
-        let conflict = param.key == "steps" && spec.given().iter().any(|g| g.0 == "k");
+        let conflict =
+            param.key == "steps" && spec.given().iter().any(|g| ["k", "chunk"].contains(&g.0.as_str()));
         if conflict || draw(Purpose::Mask) < 0.5 {
             continue;
         }
@@ -112,10 +153,25 @@ proptest! {
         warm in any::<bool>(), policy in 0_usize..4,
     ) {
         let backbone = Attentive::new(positions, symbols, Rng::new(seed, 0));
+        let speaker = Speaker(Spec { shift: Shift::Global, ..backbone.spec.clone() });
+        let assistant = Arc::new(Assistant::new(Arc::new(speaker), &backbone.spec).unwrap());
+        let prior = Some(Arc::new(support::prior(backbone.spec.vocab)));
+        let learned = support::folder().join("../policy-toy/policy.safetensors");
+        let learned = Some(Arc::new(Policy::load(&learned).unwrap()));
+        let context = Context { assistant: Some(assistant), prior, policy: learned, ..Context::default() };
         for (number, (entry, cache)) in ALL.iter().flat_map(|e| cache::ALL.iter().map(move |c| (e, c))).enumerate() {
             let rng = Rng::new(seed, number as u64);
             let spec = spelled::<Strategies>(entry, rng);
-            let spec = if entry.name == "demask" { spec.with("dependency", "oracle").unwrap() } else { spec };
+            let spec = match entry.name {
+                "demask" => spec.with("dependency", "oracle").unwrap(),
+                "mi" => spec.with("information", "oracle").unwrap(),
+                // There is no predictor to discount by.
+                _ if entry.params.iter().any(|p| p.key == "discount_by") => spec.with("discount_by", "attention").unwrap(),
+                // A joint has all its positions or none, so its canvas cannot be cut, nor its attention be causal.
+                "copula" => spec.with("reference", "suffix").unwrap(),
+                "apd" => "apd:r=0.5".parse().unwrap(),
+                _ => spec,
+            };
             let cache = spelled::<Caches>(cache, rng);
             let name = format!("{spec} with {cache}");
             let options = Options {
@@ -128,9 +184,14 @@ proptest! {
             };
             let canvas = Canvas::generate(&[], positions, &backbone.spec.ids).unwrap();
             let audit = Arc::new(Mutex::new(Audit::new(&canvas, &backbone.spec)));
-            let revises = spec.build(&Context::default()).unwrap().revises();
+            let strategy = spec.build(&context).unwrap();
+            if let Err(refused) = strategy.check(&options) {
+                prop_assert!(["apd", "copula"].contains(&entry.name) && block > 0, "{}", refused);
+                continue;
+            }
+            let revises = strategy.revises();
             let watch = Watch { audit: audit.clone(), revises };
-            let job = Job::new(canvas, &spec, &Context::default(), options, Box::new(watch)).unwrap();
+            let job = Job::new(canvas, &spec, &context, options, Box::new(watch)).unwrap();
             let mut jobs = [job];
             let ended = Decoder::new(&backbone).run(&mut jobs);
             prop_assert!(ended.is_ok(), "{name}: {}", ended.unwrap_err());

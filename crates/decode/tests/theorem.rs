@@ -44,6 +44,8 @@ fn true_dependency(joint: &Tabular, tokens: &[u32]) -> (Vec<usize>, Dependency) 
         canvas: &canvas,
         masked: &masked,
         marginals: &[],
+        rows: None,
+        sampling: &demask_decode::Sampling::default(),
         hidden: None,
         attention: None,
         rng: Rng::new(0, 0),

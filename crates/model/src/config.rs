@@ -85,6 +85,16 @@ pub struct SpecialIds {
     pub bos: Option<u32>,
 }
 
+impl SpecialIds {
+    /// The mask of a model that has none, because it is no diffusion model.
+    pub const NO_MASK: u32 = u32::MAX;
+
+    /// Whether there is a mask token.
+    pub fn has_mask(&self) -> bool {
+        self.mask != Self::NO_MASK
+    }
+}
+
 impl Spec {
     /// A Transformer of the plainest kind: dense, full attention, whole heads rotating, three projections without biases,
     /// no shift. For tests and for models made here; its other fields are the caller's.
@@ -233,7 +243,7 @@ impl Spec {
     /// A special id that is not in the vocabulary.
     fn stray_id(&self) -> Option<(&'static str, String)> {
         let named = [
-            ("mask_token_id", Some(self.ids.mask)),
+            ("mask_token_id", self.ids.has_mask().then_some(self.ids.mask)),
             ("pad_token_id", self.ids.pad),
             ("bos_token_id", self.ids.bos),
         ];

@@ -77,7 +77,7 @@ impl RowCache {
             rows.dedup();
             return rows;
         }
-        if self.is_due(at) {
+        if self.is_due(at) && !matches!(self.policy.reach, Reach::Trailing { .. }) {
             return (0..at.canvas.tokens().len()).collect();
         }
         let mut rows = self.reached(at);
@@ -89,7 +89,7 @@ impl RowCache {
 
     /// Notes a pass over these rows of the canvas; one that failed is not noted and is planned again.
     pub fn computed(&mut self, rows: &[usize], tokens: &[u32]) {
-        if self.policy.reach == Reach::Blocks {
+        if matches!(self.policy.reach, Reach::Blocks | Reach::Trailing { .. }) {
             let end = rows.last().map_or(0, |last| last + 1);
             self.tokens.truncate(end);
             self.tokens.resize(end, u32::MAX);
@@ -117,6 +117,12 @@ impl RowCache {
         let (tokens, cells) = (at.canvas.tokens(), at.canvas.cells());
         match self.policy.reach {
             Reach::Blocks => self.unfinished(at),
+            Reach::Trailing { window } => {
+                // What the last step decided begins where the tokens first differ; rows never computed follow those kept.
+                let changed = |r: &usize| self.tokens[*r] != tokens[*r];
+                let first = (0..self.tokens.len()).find(changed).unwrap_or(self.tokens.len());
+                ((first + 1).saturating_sub(window).min(self.tokens.len())..tokens.len()).collect()
+            }
             Reach::Suffix => (at.block.start..tokens.len()).collect(),
             Reach::Window { before, after } => {
                 let end = at.block.end.saturating_add(after).min(tokens.len());

@@ -22,6 +22,11 @@ pub struct CachePolicy {
 pub enum Reach {
     /// The block, and finished ones that were not yet computed with their final tokens: exact under block-causal attention.
     Blocks,
+    /// What follows the first token that the last step decided, and so many rows up to it.
+    Trailing {
+        /// Rows, that of the token included.
+        window: usize,
+    },
     /// The block and all that follows it.
     Suffix,
     /// The block and so many rows around it.
@@ -33,6 +38,13 @@ pub enum Reach {
     },
     /// Masks, and rows whose token changed since they were computed.
     Unsettled,
+}
+
+impl CachePolicy {
+    /// Rows behind a window keep their keys and values for ever.
+    pub fn trailing(window: usize) -> Self {
+        Self { reach: Reach::Trailing { window }, on_entry: false, refresh: 0, warmup: 0 }
+    }
 }
 
 /// A policy's entry.
@@ -187,6 +199,21 @@ pub const ALL: &[Entry] = &[
             let window = Reach::Window { before: whole(values, "before"), after: whole(values, "after") };
             in_blocks(values, window)
         },
+    },
+    Entry {
+        name: "trailing",
+        aliases: &["apd-window"],
+        summary: "keep keys and values of everything more than a window before what the last step decided; for decoding \
+                  from left to right",
+        source: "APD (Israel et al. 2025), kv_window",
+        cost: "the window and what follows it",
+        params: &[Param {
+            key: "window",
+            default: "16",
+            kind: Kind::Count,
+            help: "rows recomputed up to the first token of the last step",
+        }],
+        build: |values| Some(CachePolicy::trailing(values.count("window").unwrap_or(16))),
     },
     Entry {
         name: "delayed",

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::strategy::Step;
 
 pub use file::{FILE_NAME, Layout, Understanding};
-pub use oracle::{Draws, Masked, Oracle, Reveals, Set};
+pub use oracle::{Draws, Masked, Measure, Oracle, Reveals, Set};
 pub use parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};
 pub use predictor::Predictor;
 

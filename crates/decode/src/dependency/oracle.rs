@@ -32,12 +32,46 @@ pub enum Draws {
 #[derive(Debug, Clone, Copy)]
 pub struct Oracle {
     draws: Draws,
+    measure: Measure,
+}
+
+/// What is measured between a position's distribution before and after a reveal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Measure {
+    /// Total variation (eq. 4 of the paper).
+    #[default]
+    TotalVariation,
+    /// `KL(after ‖ before)`, whose expectation over the revealed token is the mutual information.
+    Divergence,
+}
+
+impl Measure {
+    fn between(self, before: (&[f32], f32), after: (&[f32], f32)) -> f32 {
+        match self {
+            Self::TotalVariation => total_variation(before.0, before.1, after.0, after.1),
+            Self::Divergence => divergence(after, before),
+        }
+    }
+}
+
+/// `KL(p ‖ q)` of logits with their log-sum-exp, in nats; never below 0.
+fn divergence(p: (&[f32], f32), q: (&[f32], f32)) -> f32 {
+    let term = |(&a, &b): (&f32, &f32)| {
+        let (a, b) = (f64::from(a - p.1), f64::from(b - q.1));
+        if a == f64::NEG_INFINITY { 0.0 } else { a.exp() * (a - b) }
+    };
+    p.0.iter().zip(q.0).map(term).sum::<f64>().max(0.0) as f32
 }
 
 impl Oracle {
     /// An oracle that reveals tokens this way.
     pub fn new(draws: Draws) -> Self {
-        Self { draws }
+        Self { draws, measure: Measure::TotalVariation }
+    }
+
+    /// The same, measuring something else.
+    pub fn measuring(self, measure: Measure) -> Self {
+        Self { measure, ..self }
     }
 }
 
@@ -53,12 +87,12 @@ impl DependencySource for Oracle {
                 let mut sum = vec![0.0_f32; step.masked.len() * step.masked.len()];
                 for draw in 0..count {
                     let tokens = base.draw(step.rng, step.index as u64, draw as u64, step.canvas.ids().mask);
-                    let reveals = base.reveal(step.probe, &tokens)?;
+                    let reveals = Base::reveal_by(self.measure, step.probe, &[(&base, &tokens)])?.remove(0);
                     sum.iter_mut().zip(reveals.data()).for_each(|(s, d)| *s += d / count as f32);
                 }
                 Ok(Dependency::from_rows(sum, step.masked.len()))
             }
-            Draws::Enumerated => base.enumerate(step.probe, step.canvas.ids().mask),
+            Draws::Enumerated => base.enumerate(self.measure, step.probe, step.canvas.ids().mask),
         }
     }
 }
@@ -171,6 +205,15 @@ impl<'a> Reveals<'a> {
 
     /// `D(y)` of several canvases, or of several draws of one, in common forward passes.
     pub fn reveal_each(probe: &dyn Probe, reveals: &[(&Self, &[u32])]) -> Result<Vec<Dependency>> {
+        Self::reveal_by(Measure::TotalVariation, probe, reveals)
+    }
+
+    /// The same by another measure.
+    pub fn reveal_by(
+        measure: Measure,
+        probe: &dyn Probe,
+        reveals: &[(&Self, &[u32])],
+    ) -> Result<Vec<Dependency>> {
         let alone = |(base, tokens): &(&Self, &[u32])| -> Vec<Vec<u32>> {
             (0..base.masked.len()).map(|j| base.with(&[(j, tokens[j])])).collect()
         };
@@ -179,7 +222,7 @@ impl<'a> Reveals<'a> {
             reveals.iter().map(|(base, _)| vec![0.0; base.masked.len().pow(2)]).collect();
         let compared =
             reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
-        Self::compare_each(probe, &compared.collect::<Vec<_>>(), |example, j, i, tv| {
+        Self::compare_each(measure, probe, &compared.collect::<Vec<_>>(), |example, j, i, tv| {
             if i != j {
                 data[example][i * reveals[example].0.masked.len() + j] = tv;
             }
@@ -206,7 +249,8 @@ impl<'a> Reveals<'a> {
             reveals.iter().map(|(base, sets)| Rows::zeros(sets.len(), base.masked.len())).collect();
         let compared =
             reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
-        Self::compare_each(probe, &compared.collect::<Vec<_>>(), |example, set, i, tv| {
+        let tv = Measure::TotalVariation;
+        Self::compare_each(tv, probe, &compared.collect::<Vec<_>>(), |example, set, i, tv| {
             let width = values[example].width;
             values[example].data[set * width + i] = tv;
         })?;
@@ -214,12 +258,12 @@ impl<'a> Reveals<'a> {
     }
 
     /// The expectation over every token but the mask, weighted by its probability.
-    fn enumerate(&self, probe: &dyn Probe, mask: u32) -> Result<Dependency> {
+    fn enumerate(&self, measure: Measure, probe: &dyn Probe, mask: u32) -> Result<Dependency> {
         let size = self.masked.len();
         let mut sum = vec![0.0_f64; size * size];
         for token in (0..self.vocab as u32).filter(|&t| t != mask) {
             let canvases: Vec<Vec<u32>> = (0..size).map(|j| self.with(&[(j, token)])).collect();
-            self.compare(probe, &canvases, |j, i, tv| {
+            self.compare(measure, probe, &canvases, |j, i, tv| {
                 if i != j {
                     sum[i * size + j] += f64::from(self.probability(j, token)) * f64::from(tv);
                 }
@@ -238,16 +282,18 @@ impl<'a> Reveals<'a> {
 
     fn compare(
         &self,
+        measure: Measure,
         probe: &dyn Probe,
         canvases: &[Vec<u32>],
         mut measured: impl FnMut(usize, usize, f32),
     ) -> Result<()> {
-        Self::compare_each(probe, &[(self, canvases)], |_, canvas, i, tv| measured(canvas, i, tv))
+        Self::compare_each(measure, probe, &[(self, canvases)], |_, canvas, i, tv| measured(canvas, i, tv))
     }
 
     /// Total variation at every masked position of every canvas against the base it belongs to:
     /// base, canvas, index into M, value.
     fn compare_each(
+        measure: Measure,
         probe: &dyn Probe,
         bases: &[(&Self, &[Vec<u32>])],
         mut measured: impl FnMut(usize, usize, usize, f32),
@@ -269,7 +315,7 @@ impl<'a> Reveals<'a> {
             let compare = |(offset, row): (usize, &[f32])| {
                 let (index, _, i) = place(first + offset);
                 let base = bases[index].0;
-                total_variation(base.row(i), base.lse[i], row, softmax_stats(row).logsumexp)
+                measure.between((base.row(i), base.lse[i]), (row, softmax_stats(row).logsumexp))
             };
             let tv: Vec<f32> = logits.par_chunks_exact(vocab).enumerate().map(compare).collect();
             for (offset, tv) in tv.into_iter().enumerate() {

@@ -4,6 +4,7 @@
 //! Invariant: ties go to the lowest position in every one of them.
 
 mod confidence;
+mod discount;
 mod graph;
 mod greedy;
 mod history;
@@ -14,10 +15,11 @@ mod seen;
 mod transfer;
 
 pub use confidence::{Confidence, SCORE};
+pub use discount::{DISCOUNT, DISCOUNT_BY, Discount};
 pub use graph::{attention, independent};
 pub use greedy::{Limit, Start, Subset, Thresholds, greedy_subset, limited_subset};
 pub use history::History;
-pub use rank::{passing, prefix, top_k};
+pub use rank::{kept_rows, passing, prefix, top_k};
 pub use revision::Revision;
 pub use schedule::{EPS, EVEN_STEPS, SHARING, Schedule, TIMESTEPS, TOKENS_PER_STEP, timestep_ratio};
 pub use seen::Seen;

@@ -2,7 +2,10 @@
 //!
 //! Invariant: [`passing`] never returns an empty selection, so a rule built on it ends.
 
-use crate::strategy::{Selection, Stop};
+use demask_model::Rows;
+
+use crate::error::{Error, Result};
+use crate::strategy::{Selection, Step, Stop};
 
 /// Indices of the `k` largest scores, best first; equal scores lowest index first.
 pub fn top_k(scores: &[f32], k: usize) -> Vec<usize> {
@@ -10,6 +13,14 @@ pub fn top_k(scores: &[f32], k: usize) -> Vec<usize> {
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
     order.truncate(k);
     order
+}
+
+/// The logits a strategy asked to be kept.
+pub fn kept_rows<'a>(step: &Step<'a>, strategy: &str) -> Result<&'a Rows> {
+    step.rows.filter(|rows| rows.len() == step.masked.len()).ok_or_else(|| Error::Missing {
+        strategy: strategy.into(),
+        what: "the logits of its masks, which it must ask for".into(),
+    })
 }
 
 /// The longest beginning of `order` whose members pass, told their rank (from 0); the first always does.

@@ -103,6 +103,8 @@ mod tests {
                 canvas: &scene.canvas,
                 masked: &masked,
                 marginals: &scene.marginals,
+                rows: None,
+                sampling: &crate::sampler::Sampling::default(),
                 hidden: None,
                 attention: None,
                 rng: Rng::new(0, 0),

@@ -81,9 +81,15 @@ impl Schedule {
 
     /// The best positions by score, as many as this step takes.
     pub fn best(&self, step: &Step<'_>, scores: &[f32]) -> Selection {
-        let chosen = top_k(scores, self.count(step));
-        let stop = if chosen.len() == scores.len() { Stop::AllTaken } else { Stop::Count };
-        Selection { chosen, stop: Some(stop), ..Selection::default() }
+        self.first(step, top_k(scores, scores.len()))
+    }
+
+    /// The first of an order of all positions, as many as this step takes.
+    pub fn first(&self, step: &Step<'_>, mut order: Vec<usize>) -> Selection {
+        let all = order.len();
+        order.truncate(self.count(step));
+        let stop = if order.len() == all { Stop::AllTaken } else { Stop::Count };
+        Selection { chosen: order, stop: Some(stop), ..Selection::default() }
     }
 
     /// Whether this is the last step of the block. With a fixed number per step there is none: the

@@ -8,8 +8,8 @@
 use crate::error::Result;
 use crate::marginals::Marginal;
 use crate::registry::{Cost, Entry, Kind, Param};
-use crate::rule::top_k;
-use crate::strategy::{Budget, Selection, Step, Stop, Strategy};
+use crate::rule::{DISCOUNT, DISCOUNT_BY, Discount, prefix};
+use crate::strategy::{Budget, Needs, Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "eb",
@@ -30,6 +30,8 @@ pub(super) const ENTRY: Entry = Entry {
             kind: Kind::Choice(&["entropy", "confidence", "margin"]),
             help: "the error proxy that ranks the masks",
         },
+        DISCOUNT,
+        DISCOUNT_BY,
     ],
     build: |values| {
         let order = match values.text("order") {
@@ -37,7 +39,8 @@ pub(super) const ENTRY: Entry = Entry {
             "margin" => Order::Margin,
             _ => Order::Entropy,
         };
-        Ok(Box::new(EntropyBounded { gamma: values.number("gamma") as f32, order }))
+        let discount = Discount::of(values)?;
+        Ok(Box::new(EntropyBounded { gamma: values.number("gamma") as f32, order, discount }))
     },
 };
 
@@ -60,25 +63,29 @@ impl Order {
 struct EntropyBounded {
     gamma: f32,
     order: Order,
+    discount: Discount,
 }
 
 impl Strategy for EntropyBounded {
+    fn needs(&self) -> Needs {
+        self.discount.needs(Needs::default())
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores: Vec<f32> = step.marginals.iter().map(|m| self.order.score(m)).collect();
-        let mut chosen = top_k(&scores, scores.len());
-        let (mut sum, mut largest, mut used, mut count) = (0.0_f32, 0.0_f32, 0.0_f32, 0);
-        for &i in &chosen {
+        let order: Vec<usize> = self.discount.order(step, &scores)?.into_iter().map(|(i, _)| i).collect();
+        let (mut sum, mut largest, mut used) = (0.0_f32, 0.0_f32, 0.0_f32);
+        let chosen = prefix(&order, |_, i| {
             let entropy = step.marginals[i].raw.entropy;
             sum += entropy;
             largest = largest.max(entropy);
-            if count > 0 && sum - largest > self.gamma {
-                break;
+            let fits = sum - largest <= self.gamma;
+            if fits {
+                used = sum - largest;
             }
-            used = sum - largest;
-            count += 1;
-        }
-        chosen.truncate(count);
-        let stop = if count == scores.len() { Stop::AllTaken } else { Stop::Budget };
+            fits
+        });
+        let stop = if chosen.len() == scores.len() { Stop::AllTaken } else { Stop::Budget };
         let budget = Some(Budget { limit: self.gamma, used });
         Ok(Selection { chosen, stop: Some(stop), budget, ..Selection::default() })
     }

@@ -6,8 +6,8 @@
 
 use crate::error::Result;
 use crate::registry::{Cost, Entry, Kind, Param};
-use crate::rule::{Confidence, SCORE, prefix, top_k};
-use crate::strategy::{Selection, Step, Stop, Strategy};
+use crate::rule::{Confidence, DISCOUNT, DISCOUNT_BY, Discount, SCORE, prefix};
+use crate::strategy::{Needs, Selection, Step, Stop, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "factor",
@@ -23,24 +23,36 @@ pub(super) const ENTRY: Entry = Entry {
             help: "greatest (n + 1)(1 - confidence) of rank n (≤)",
         },
         SCORE,
+        DISCOUNT,
+        DISCOUNT_BY,
     ],
     build: |values| {
-        Ok(Box::new(Factor { factor: values.number("factor"), confidence: Confidence::of(values) }))
+        Ok(Box::new(Factor {
+            factor: values.number("factor"),
+            confidence: Confidence::of(values),
+            discount: Discount::of(values)?,
+        }))
     },
 };
 
 struct Factor {
     factor: f64,
     confidence: Confidence,
+    discount: Discount,
 }
 
 impl Strategy for Factor {
+    fn needs(&self) -> Needs {
+        self.discount.needs(Needs::default())
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores = self.confidence.all(step);
         // Rank n is at index n - 1.
         let passes =
             |index: usize, i: usize| (index + 2) as f64 * (1.0 - f64::from(scores[i])) <= self.factor;
-        let chosen = prefix(&top_k(&scores, scores.len()), passes);
+        let order: Vec<usize> = self.discount.order(step, &scores)?.into_iter().map(|(i, _)| i).collect();
+        let chosen = prefix(&order, passes);
         let stop = if chosen.len() == scores.len() { Stop::AllTaken } else { Stop::NoCandidate };
         Ok(Selection { chosen, stop: Some(stop), ..Selection::default() })
     }

@@ -5,6 +5,10 @@
 //! there, and which committed ones to mask again); it never writes the canvas. Ties go to the
 //! lowest position everywhere.
 
+mod apd;
+mod clad;
+mod codd;
+mod copula;
 mod credit;
 mod dapd;
 mod dawn;
@@ -17,10 +21,13 @@ mod klass;
 mod llada2;
 mod localleap;
 mod low_confidence;
+mod mean_field;
+mod mi;
 mod multi_block;
 mod origin;
 mod pc;
 mod pcg;
+mod policy;
 mod punt;
 mod ranked;
 mod remdm;
@@ -35,11 +42,12 @@ use demask_model::{HiddenRow, Rows};
 use crate::canvas::Canvas;
 use crate::dependency::Dependency;
 use crate::error::Result;
+use crate::job::Options;
 use crate::marginals::{LogitRows, Marginal};
 use crate::probe::Probe;
 use crate::registry::Entry;
 use crate::rng::Rng;
-use crate::sampler::ScoreDtype;
+use crate::sampler::{Sampling, ScoreDtype};
 
 /// Every strategy of this crate.
 pub const ALL: &[Entry] = &[
@@ -66,12 +74,19 @@ pub const ALL: &[Entry] = &[
     pcg::ENTRY,
     dawn::ENTRY,
     dapd::ENTRY,
+    clad::ENTRY,
+    mean_field::ENTRY,
+    mi::ENTRY,
     punt::ENTRY,
     saber::ENTRY,
     remdm::ENTRY,
     wino::ENTRY,
     llada2::ENTRY,
     sdar::ENTRY,
+    apd::ENTRY,
+    copula::ENTRY,
+    codd::ENTRY,
+    policy::ENTRY,
 ];
 
 /// A rule that chooses positions, with whatever it remembers between steps of one canvas.
@@ -92,6 +107,20 @@ pub trait Strategy: Send {
     /// Sees, before it selects, the logits at committed positions of the block as if their tokens were not there.
     fn on_verify(&mut self, _canvas: &Canvas, _rows: LogitRows<'_>) {}
 
+    /// Refuses options it cannot be decoded with, with a sentence.
+    fn check(&self, _options: &Options) -> Result<()> {
+        Ok(())
+    }
+
+    /// A text it wants the assistant's opinion of, before it selects; asked again after each answer until there is none.
+    /// Canvases of a batch are answered together.
+    fn draft(&mut self, _step: &Step<'_>) -> Result<Option<Draft>> {
+        Ok(None)
+    }
+
+    /// The assistant's logits for a draft: a row for each position from [`Draft::from`] to one past its last token.
+    fn on_answer(&mut self, _rows: Rows) {}
+
     /// Chooses the positions of this step.
     fn select(&mut self, step: &Step<'_>) -> Result<Selection>;
 }
@@ -111,6 +140,34 @@ pub struct Needs {
     pub verify: bool,
     /// Whether it also sees the logits of masks in later blocks.
     pub ahead: bool,
+    /// Logits kept for [`Strategy::select`].
+    pub keep: Keep,
+    /// Whether it drafts texts for an assistant.
+    pub assistant: bool,
+    /// Cells from the first mask on that take part; the canvas is cut off behind them. `None` is all of it.
+    pub lookahead: Option<usize>,
+    /// Rows before the first mask of the last step that are computed afresh, all earlier ones keeping their keys and
+    /// values. `None` leaves it to the options.
+    pub window: Option<usize>,
+}
+
+/// Whose logits are kept for the selection: as many floats as the vocabulary has tokens for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Nobody's: they stream by.
+    #[default]
+    Nothing,
+    /// Those of all masks of the step.
+    All,
+}
+
+/// A text for the assistant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// The text from its first token.
+    pub tokens: Vec<u32>,
+    /// The first position whose logits are wanted; at least 1.
+    pub from: usize,
 }
 
 /// Which decided positions a strategy wants the model's current opinion of.
@@ -123,6 +180,8 @@ pub enum Extent {
     Block,
     /// All up to the end of the block, prompt included.
     Canvas,
+    /// All of the response, what was given inside it included.
+    Response,
 }
 
 /// Everything a strategy may look at.
@@ -137,6 +196,10 @@ pub struct Step<'a> {
     pub masked: &'a [usize],
     /// Marginals of `masked`, in the same order.
     pub marginals: &'a [Marginal],
+    /// Logits of `masked` after suppression, where kept.
+    pub rows: Option<&'a Rows>,
+    /// How tokens are drawn.
+    pub sampling: &'a Sampling,
     /// Hidden rows of `masked`, where needed.
     pub hidden: Option<&'a Rows>,
     /// Mean attention `[len, len]`, where needed.
@@ -163,13 +226,24 @@ pub struct BlockStep {
 }
 
 /// Which token goes to a chosen position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum TokenRule {
     /// The sampler's candidate.
     #[default]
     Sampled,
     /// The most probable token of the model's own distribution.
     Argmax,
+    /// These, which the strategy drew itself, in the order of choice.
+    Given(Vec<Drawn>),
+}
+
+/// A token that a strategy drew.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drawn {
+    /// The token.
+    pub token: u32,
+    /// Its probability in the model's own distribution.
+    pub probability: f32,
 }
 
 /// Why a selection holds no more positions.
@@ -203,6 +277,8 @@ pub struct Selection {
     pub budget: Option<Budget>,
     /// The dependency matrix the choice was made with, where there is one.
     pub dependency: Option<Dependency>,
+    /// Layers it ran again within the step, besides whole passes.
+    pub inner_calls: usize,
     /// The block's schedule ends with this step: masks that are left compete with those of the next block, as in
     /// LLaDA's own loop, and stay masks after the last block.
     pub last: bool,

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::marginals::Marginal;
 use crate::registry::{Cost, Entry, Kind, Param, Values};
 use crate::rng::Purpose;
-use crate::rule::{EPS, SHARING, Schedule, TIMESTEPS, TOKENS_PER_STEP};
+use crate::rule::{DISCOUNT, DISCOUNT_BY, Discount, EPS, SHARING, Schedule, TIMESTEPS, TOKENS_PER_STEP};
 use crate::sampler::ScoreDtype;
 use crate::strategy::{Needs, Selection, Step, Strategy};
 
@@ -30,6 +30,8 @@ const DTYPE: Param = Param {
 };
 
 const SCORED: &[Param] = &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS, ALG_TEMP, SCORE, DTYPE];
+const DISCOUNTED: &[Param] =
+    &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS, ALG_TEMP, SCORE, DTYPE, DISCOUNT, DISCOUNT_BY];
 const UNSCORED: &[Param] = &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS];
 
 /// Lowest entropy first.
@@ -42,6 +44,7 @@ pub(super) const ENTROPY: Entry = Entry {
 /// Highest top-1 probability first.
 pub(super) const TOP1: Entry = Entry {
     aliases: &["confidence"],
+    params: DISCOUNTED,
     build: |values| ranked(values, Score::Top1),
     ..entry("top1", "unmask the positions with the highest top-1 probability")
 };
@@ -49,6 +52,7 @@ pub(super) const TOP1: Entry = Entry {
 /// Highest probability of the sampled token first.
 pub(super) const MASKGIT_PLUS: Entry = Entry {
     aliases: &["maskgit_plus"],
+    params: DISCOUNTED,
     source: "Dream (Ye et al. 2025)",
     build: |values| ranked(values, Score::Sampled),
     ..entry(
@@ -114,6 +118,7 @@ struct Ranked {
     raw: bool,
     alg_temp: f64,
     dtype: ScoreDtype,
+    discount: Discount,
 }
 
 fn ranked(values: &Values<'_>, score: Score) -> Result<Box<dyn Strategy>> {
@@ -123,6 +128,7 @@ fn ranked(values: &Values<'_>, score: Score) -> Result<Box<dyn Strategy>> {
         raw: values.text("score") == "raw",
         alg_temp: values.text("alg_temp").parse().unwrap_or(0.0),
         dtype: if values.text("dtype") == "bf16" { ScoreDtype::Bf16 } else { ScoreDtype::F32 },
+        discount: Discount::of(values)?,
     }))
 }
 
@@ -148,7 +154,7 @@ impl Ranked {
 
 impl Strategy for Ranked {
     fn needs(&self) -> Needs {
-        Needs { dtype: self.dtype, ..Needs::default() }
+        self.discount.needs(Needs { dtype: self.dtype, ..Needs::default() })
     }
 
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
@@ -162,6 +168,7 @@ impl Strategy for Ranked {
             }
         }
         let last = self.schedule.is_last(step);
-        Ok(Selection { last, ..self.schedule.best(step, &scores) })
+        let order = self.discount.order(step, &scores)?.into_iter().map(|(i, _)| i).collect();
+        Ok(Selection { last, ..self.schedule.first(step, order) })
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! Strictness: `≥`. Quirk of the reference code, not kept: without blocks, its Dream variant looks at
 //! the best `|M|/steps` positions of a step only and carries the rejected ones over, which caps the
-//! parallelism by the number of steps; the rule here is the uncapped one of all later code.
+//! parallelism by the number of steps; the rule here is the uncapped one of all later code. With a discount (ours), it is
+//! the discounted confidence that must reach the threshold.
 
 use crate::error::Result;
 use crate::registry::{Cost, Entry, Kind, Param};
-use crate::rule::{Confidence, SCORE, passing};
-use crate::strategy::{Selection, Step, Strategy};
+use crate::rule::{Confidence, DISCOUNT, DISCOUNT_BY, Discount, SCORE, passing};
+use crate::strategy::{Needs, Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "threshold",
@@ -24,21 +25,34 @@ pub(super) const ENTRY: Entry = Entry {
             help: "least confidence (≥)",
         },
         SCORE,
+        DISCOUNT,
+        DISCOUNT_BY,
     ],
     build: |values| {
-        let threshold = values.number("threshold") as f32;
-        Ok(Box::new(Threshold { threshold, confidence: Confidence::of(values) }))
+        Ok(Box::new(Threshold {
+            threshold: values.number("threshold") as f32,
+            confidence: Confidence::of(values),
+            discount: Discount::of(values)?,
+        }))
     },
 };
 
 struct Threshold {
     threshold: f32,
     confidence: Confidence,
+    discount: Discount,
 }
 
 impl Strategy for Threshold {
+    fn needs(&self) -> Needs {
+        self.discount.needs(Needs::default())
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
-        let scores = self.confidence.all(step);
+        let mut scores = self.confidence.all(step);
+        for (index, discounted) in self.discount.order(step, &scores)? {
+            scores[index] = discounted;
+        }
         Ok(passing(&scores, |_| true, |i| scores[i] >= self.threshold))
     }
 }

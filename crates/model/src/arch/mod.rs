@@ -12,6 +12,7 @@ mod hub;
 mod llada;
 mod llada2;
 mod llada_moe;
+mod qwen2;
 mod refuse;
 mod rnd1;
 mod sdar;
@@ -91,6 +92,7 @@ const ALL: &[Architecture] = &[
     a2d::LLAMA,
     fast_dllm::FAST_DLLM,
     rnd1::RND1,
+    qwen2::QWEN2,
 ];
 
 /// Chooses the family by the first entry of `architectures`, else by `model_type`: LLaDA-MoE has the `model_type` of

@@ -29,11 +29,12 @@ impl Keys for Uncached {
     }
 }
 
-/// Forgets a cache that was filled for a canvas of another length, where every row depends on every other.
+/// Forgets a cache that was filled for a canvas of another length, where every row depends on every other and all are
+/// computed afresh. A canvas that was cut off and is now longer keeps the rows that are not.
 pub(super) fn prepare(spec: &Spec, query: &mut Query<'_>) {
     let full = spec.attention == Visibility::Full && query.blocks.is_none();
     let len = query.tokens.len();
-    if let Some(reuse) = query.cache.as_mut().filter(|r| full && !r.cache.holds(len)) {
+    if let Some(reuse) = query.cache.as_mut().filter(|r| full && !r.cache.holds(len) && r.rows.len() == len) {
         reuse.cache.clear();
     }
 }

@@ -1,0 +1,257 @@
+//! APD, adaptive parallel decoding, from left to right: the model drafts all masks, a small causal model (the assistant)
+//! scores the draft, and the draft's beginning is kept for as long as it agrees with the mixture of both,
+//! `p_T ∝ p_D^r · p_AR^(1−r)`. The first token is always kept. r = 1 keeps everything, r = 0 what the small model would
+//! have said.
+//!
+//! Two rules. `greedy` is the published code: a drafted token must be the arg-max of the mixture, whatever the temperature
+//! (the code ignores its noise there). `coupled` is the paper: draft and target are drawn with the same Gumbel noise and
+//! must agree; at temperature 0 both are the same. Ties go to the lowest token.
+//!
+//! `lookahead` cuts the canvas off behind so many cells, as the published code does, and `window` keeps keys and values of
+//! everything more than so many rows before what the last pass decided. Quirks of the code, not kept: temperature is
+//! applied twice to the draft; a window of 0 keeps the keys of masks for ever. Known cells between masks (infilling) go to
+//! the assistant as they are and stop nothing. Tokens that only one model knows pass as first token only.
+
+use demask_model::Rows;
+
+use crate::error::{Error, Result};
+use crate::job::Options;
+use crate::registry::{Cost, Entry, Kind, Param};
+use crate::rng::Purpose;
+use crate::rule::kept_rows;
+use crate::strategy::{Draft, Drawn, Keep, Needs, Selection, Step, Stop, Strategy, TokenRule};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "apd",
+    aliases: &["adaptive-parallel"],
+    summary: "draft everything, keep from the left what a small causal model agrees with",
+    source: "APD (Israel, Van den Broeck, Grover 2025)",
+    cost: Cost::Assistant,
+    params: &[
+        Param {
+            key: "r",
+            default: "0.7",
+            kind: Kind::Number(0.0, 1.0),
+            help: "weight of the model beside its assistant",
+        },
+        Param {
+            key: "lookahead",
+            default: "",
+            kind: Kind::Count,
+            help: "cells from the first mask on; the canvas is cut off behind them (all if not given)",
+        },
+        Param {
+            key: "window",
+            default: "",
+            kind: Kind::Count,
+            help: "rows recomputed up to the first token of the last pass; earlier ones keep keys and values (all if not given)",
+        },
+        Param {
+            key: "rule",
+            default: "greedy",
+            kind: Kind::Choice(&["greedy", "coupled"]),
+            help: "a token is kept if it is the mixture's best (the published code), or if the same noise draws it (the paper)",
+        },
+    ],
+    build: |values| {
+        Ok(Box::new(Apd {
+            r: values.number("r"),
+            lookahead: values.count("lookahead"),
+            window: values.count("window"),
+            coupled: values.text("rule") == "coupled",
+            drafted: Vec::new(),
+            answer: None,
+        }))
+    },
+};
+
+struct Apd {
+    r: f64,
+    lookahead: Option<usize>,
+    window: Option<usize>,
+    coupled: bool,
+    /// A token for each mask of the step.
+    drafted: Vec<u32>,
+    /// The assistant's logits from the first mask on.
+    answer: Option<Rows>,
+}
+
+impl Strategy for Apd {
+    fn needs(&self) -> Needs {
+        let (lookahead, window) = (self.lookahead, self.window);
+        Needs { keep: Keep::All, assistant: true, lookahead, window, ..Needs::default() }
+    }
+
+    fn check(&self, options: &Options) -> Result<()> {
+        let refuse = |why: &str| Err(Error::Refused { strategy: "apd".into(), why: why.into() });
+        if options.block_length.is_some() {
+            return refuse("goes from left to right over the whole response; leave out the block length");
+        }
+        let own = self.lookahead.is_some() || self.window.is_some();
+        if own && !["none", "auto"].contains(&options.cache.name()) {
+            return refuse(
+                "keeps its own window of keys and values; leave out the cache, lookahead or window",
+            );
+        }
+        if self.lookahead.is_some() && options.guidance != 0.0 {
+            return refuse(
+                "cuts the canvas off with lookahead, which guidance does not know; leave out one of them",
+            );
+        }
+        Ok(())
+    }
+
+    fn draft(&mut self, step: &Step<'_>) -> Result<Option<Draft>> {
+        if self.answer.is_some() {
+            return Ok(None);
+        }
+        self.drafted = if self.is_coupled(step) {
+            let rows = kept_rows(step, "apd")?;
+            let temperature = f64::from(step.sampling.temperature);
+            (0..rows.len()).map(|i| best(&noised(rows.row(i), temperature, noise(step, i)))).collect()
+        } else {
+            step.marginals.iter().map(|m| m.candidate.token).collect()
+        };
+        let last = step.masked[step.masked.len() - 1];
+        let mut tokens = step.canvas.tokens()[..last].to_vec();
+        for (&position, &token) in step.masked.iter().zip(&self.drafted) {
+            if position < last {
+                tokens[position] = token;
+            }
+        }
+        // The first token is kept unseen, and nothing stands before the first position of all.
+        let from = step.masked.get(1).copied().unwrap_or(last);
+        if step.masked.len() < 2 {
+            self.answer = Some(Rows::default());
+            return Ok(None);
+        }
+        Ok(Some(Draft { tokens, from }))
+    }
+
+    fn on_answer(&mut self, rows: Rows) {
+        self.answer = Some(rows);
+    }
+
+    fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
+        let missing = || Error::NoAssistant { strategy: "apd".into() };
+        let answer = self.answer.take().ok_or_else(missing)?;
+        let rows = kept_rows(step, "apd")?;
+        let from = step.masked.get(1).copied().unwrap_or(0);
+        let coupled = self.is_coupled(step);
+        let agrees = |i: usize| {
+            let verifier = answer.row(step.masked[i] - from);
+            let target = if coupled {
+                let temperature = f64::from(step.sampling.temperature);
+                let target = mixture(rows.row(i), verifier, self.r, temperature);
+                best(&target.iter().enumerate().map(|(t, p)| p + noise(step, i)(t)).collect::<Vec<_>>())
+            } else {
+                greedy_target(rows.row(i), verifier, self.r)
+            };
+            target == self.drafted[i]
+        };
+        let count = 1 + (1..step.masked.len()).take_while(|&i| agrees(i)).count();
+        let stop = if count == step.masked.len() { Stop::AllTaken } else { Stop::NoCandidate };
+        let tokens = if coupled {
+            let drawn = |i: usize| {
+                let raw = step.marginals[i].raw;
+                let token = self.drafted[i];
+                Drawn { token, probability: (rows.row(i)[token as usize] - raw.logsumexp).exp() }
+            };
+            TokenRule::Given((0..count).map(drawn).collect())
+        } else {
+            TokenRule::Sampled
+        };
+        Ok(Selection { chosen: (0..count).collect(), tokens, stop: Some(stop), ..Selection::default() })
+    }
+}
+
+impl Apd {
+    fn is_coupled(&self, step: &Step<'_>) -> bool {
+        self.coupled && step.sampling.temperature > 0.0
+    }
+}
+
+/// The Gumbel noise of every token at masked position number `index`.
+fn noise<'s>(step: &'s Step<'_>, index: usize) -> impl Fn(usize) -> f64 + 's {
+    let position = step.masked[index] as u64;
+    move |token| step.rng.gumbel(Purpose::Noise, step.index as u64, position << 32 | token as u64)
+}
+
+/// `ln p + G` of logits at a temperature; the arg-max does not need the constant.
+fn noised(logits: &[f32], temperature: f64, noise: impl Fn(usize) -> f64) -> Vec<f64> {
+    logits.iter().enumerate().map(|(t, &z)| f64::from(z) / temperature + noise(t)).collect()
+}
+
+/// `r·ln p_D + (1 − r)·ln p_AR` at a temperature over the tokens both know, up to a constant.
+fn mixture(diffusion: &[f32], verifier: &[f32], r: f64, temperature: f64) -> Vec<f64> {
+    let pairs = diffusion.iter().zip(verifier);
+    pairs.map(|(&z, &v)| (r * f64::from(z) + (1.0 - r) * f64::from(v)) / temperature).collect()
+}
+
+/// The mixture's best token, of those both models know.
+fn greedy_target(diffusion: &[f32], verifier: &[f32], r: f64) -> u32 {
+    best(&mixture(diffusion, verifier, r, 1.0))
+}
+
+/// The first of the largest.
+fn best(scores: &[f64]) -> u32 {
+    let mut best = 0;
+    for (token, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = token;
+        }
+    }
+    best as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{fixture, indices, rows};
+
+    #[test]
+    fn acceptance_is_that_of_the_published_code() {
+        for case in fixture("apd-toy/expected.json")["criterion"].as_array().unwrap() {
+            let (diffusion, verifier) = (rows(&case["diffusion"]), rows(&case["verifier"]));
+            let draft = indices(&case["draft"]);
+            let r = case["R"].as_f64().unwrap();
+            let agrees =
+                |i: usize| i == 0 || greedy_target(diffusion.row(i), verifier.row(i), r) == draft[i] as u32;
+            let count = (0..draft.len()).take_while(|&i| agrees(i)).count();
+            let want = indices(&case["accepted"]).iter().take_while(|&&a| a == 1).count();
+            assert_eq!(count, want, "R = {r}");
+        }
+    }
+
+    /// The uniforms of the fixtures.
+    fn uniform(seed: u64, call: u64, k: u64) -> f64 {
+        let mut x = (seed << 48).wrapping_add(call << 32).wrapping_add(k).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (((x ^ (x >> 31)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
+
+    #[test]
+    fn the_papers_rule_shares_its_noise() {
+        assert!((uniform(1, 0, 0) - 0.634_855_728_799_004).abs() < 1e-15);
+        for case in fixture("apd-toy/expected.json")["paper_rule"].as_array().unwrap() {
+            let (diffusion, verifier) = (rows(&case["diffusion"]), rows(&case["verifier"]));
+            let number = |key: &str| case[key].as_f64().unwrap();
+            let (r, temperature, seed) = (number("R"), number("temperature"), case["seed"].as_u64().unwrap());
+            let gumbel = |row: usize| {
+                let width = diffusion.width;
+                move |t: usize| -(-uniform(seed, 0, (row * width + t) as u64).ln()).ln()
+            };
+            let drawn = |i: usize| best(&noised(diffusion.row(i), temperature, gumbel(i))) as usize;
+            let target = |i: usize| {
+                let target = mixture(diffusion.row(i), verifier.row(i), r, temperature);
+                best(&target.iter().enumerate().map(|(t, p)| p + gumbel(i)(t)).collect::<Vec<_>>()) as usize
+            };
+            let count = diffusion.len();
+            assert_eq!((0..count).map(drawn).collect::<Vec<_>>(), indices(&case["draft"]));
+            assert_eq!((0..count).map(target).collect::<Vec<_>>(), indices(&case["target"]));
+            let accepted = 1 + (1..count).take_while(|&i| drawn(i) == target(i)).count();
+            assert_eq!(accepted as u64, case["accepted"].as_u64().unwrap());
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A second model beside the backbone: APD and copulas against the numbers of their published code, and what an assistant
+//! must not do.
+
+mod support;
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use demask_decode::observer::Recorder;
+use demask_decode::{
+    Assistant, Canvas, Context, Decoder, EosPolicy, Job, Observer, Options, Sampling, StepRecord,
+};
+use demask_model::{Backbone, Grid, LoadOptions, Query, Transformer};
+use serde_json::Value;
+
+const MASK: u32 = 1;
+const EOS: u32 = 2;
+
+fn fixture(name: &str) -> Value {
+    let path = support::folder().join("..").join(name);
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn prompt(index: &Value) -> Vec<u32> {
+    support::ids(&support::expected()["prompts"][index.as_u64().unwrap() as usize])
+}
+
+fn run(
+    backbone: &Transformer,
+    context: &Context,
+    canvas: Canvas,
+    strategy: &str,
+    options: Options,
+) -> (Job, Vec<StepRecord>) {
+    let recorder = Arc::new(Mutex::new(Recorder::default()));
+    let job =
+        Job::new(canvas, &strategy.parse().unwrap(), context, options, Box::new(recorder.clone())).unwrap();
+    let mut jobs = [job];
+    Decoder::new(backbone).run(&mut jobs).unwrap();
+    let [job] = jobs;
+    let records = std::mem::take(&mut recorder.lock().unwrap().records);
+    (job, records)
+}
+
+/// Up to the first end of sequence, that included.
+fn to_eos(tokens: &[u32]) -> &[u32] {
+    let end = tokens.iter().position(|&t| t == EOS || t == MASK).map_or(tokens.len(), |e| e + 1);
+    &tokens[..end.min(tokens.len())]
+}
+
+#[test]
+fn the_verifier_is_the_causal_model_of_its_checkpoint() {
+    let verifier = support::verifier();
+    let arrays = support::Arrays::open_in(&support::folder().join("../apd-toy"), "expected.safetensors");
+    for index in 0.. {
+        let name = format!("verifier.{index}.ids");
+        if !arrays.has(&name) {
+            assert!(index > 0);
+            break;
+        }
+        let ids = arrays.ids(&name);
+        let want = arrays.f32(&format!("verifier.{index}.logits"));
+        let predict: Vec<usize> = (1..ids.len()).collect();
+        for blocks in [None, Some(Grid::new(0, 1))] {
+            let mut batch = [Query { tokens: &ids, predict: &predict, blocks, ..Query::default() }];
+            let passes = verifier.forward(&mut batch).unwrap();
+            let vocab = verifier.spec().vocab;
+            let mut worst = 0.0_f32;
+            verifier
+                .logits(&passes[0].predicting, &mut |first, logits| {
+                    let want = &want[first * vocab..first * vocab + logits.len()];
+                    logits.iter().zip(want).for_each(|(a, b)| worst = worst.max((a - b).abs()));
+                })
+                .unwrap();
+            assert!(worst < 2e-4, "{index}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn apd_follows_every_greedy_trace_of_the_published_code() {
+    let (backbone, context) = (support::backbone(), support::context());
+    let mut count = 0;
+    for trace in fixture("apd-toy/expected.json")["traces"].as_array().unwrap() {
+        // A window of 0 keeps the keys of masks for ever, a fault of the code that is not kept.
+        let broken = trace["W"].as_u64() == Some(0);
+        if trace["alg"] != "apd" || trace["temperature"].as_f64() != Some(0.0) || broken {
+            continue;
+        }
+        let mut strategy = format!("apd:r={}", trace["R"]);
+        for (key, name) in [("W", "window"), ("M", "lookahead")] {
+            if let Some(value) = trace[key].as_u64() {
+                strategy += &format!(",{name}={value}");
+            }
+        }
+        let canvas = Canvas::generate(&prompt(&trace["prompt"]), 40, &backbone.spec().ids).unwrap();
+        let (job, records) = run(&backbone, &context, canvas, &strategy, Options::default());
+        let start = job.canvas().response().start;
+        let want = support::ids(&trace["response"]);
+        let want = want.split(|&t| t == MASK).next().unwrap();
+        assert_eq!(to_eos(&job.canvas().tokens()[start..]), to_eos(want), "{strategy} {}", trace["prompt"]);
+        let accepted: Vec<u64> = records.iter().map(|r| r.commits.len() as u64).collect();
+        let expected: Vec<u64> =
+            trace["accepted"].as_array().unwrap().iter().map(|a| a.as_u64().unwrap()).collect();
+        assert_eq!(accepted, expected, "{strategy} {}", trace["prompt"]);
+        assert!(job.totals().assistant_rows > 0 || records.len() == 1);
+        count += 1;
+    }
+    assert!(count >= 20, "{count} traces");
+}
+
+#[test]
+fn with_everything_or_nothing_of_the_assistant() {
+    let (backbone, context) = (support::backbone(), support::context());
+    let canvas = || Canvas::generate(&prompt(&serde_json::json!(0)), 24, &backbone.spec().ids).unwrap();
+    let options = Options { eos: EosPolicy::None, ..Options::default() };
+    // r = 1 keeps the whole draft: one pass.
+    let (all, records) = run(&backbone, &context, canvas(), "apd:r=1", options.clone());
+    let (order, _) = run(&backbone, &context, canvas(), "token-order:k=24", options.clone());
+    assert_eq!((all.canvas().tokens(), records.len()), (order.canvas().tokens(), 1));
+    // At temperature 0 the two rules are one.
+    let (greedy, _) = run(&backbone, &context, canvas(), "apd:r=0.5", options.clone());
+    let (coupled, _) = run(&backbone, &context, canvas(), "apd:r=0.5,rule=coupled", options);
+    assert_eq!(greedy.canvas().tokens(), coupled.canvas().tokens());
+}
+
+#[test]
+fn copulas_are_those_of_the_published_function() {
+    let (backbone, context) = (support::backbone(), support::context());
+    let cases = fixture("dcd-toy/expected.json");
+    for case in cases["cases"].as_array().unwrap() {
+        let mut tokens = prompt(&case["prompt"]);
+        let start = tokens.len();
+        tokens.resize(start + 40, MASK);
+        for (offset, token) in case["known"].as_object().unwrap() {
+            tokens[start + offset.parse::<usize>().unwrap()] = token.as_u64().unwrap() as u32;
+        }
+        let canvas = Canvas::infill(&tokens, &backbone.spec().ids).unwrap();
+        assert_eq!(canvas.response(), start..start + 40);
+        let options = Options { eos: EosPolicy::None, ..Options::default() };
+        let strategy = format!("copula:steps={}", case["steps"]);
+        let (job, records) = run(&backbone, &context, canvas, &strategy, options);
+        let want = support::ids(&case["response_to_eos"]);
+        assert_eq!(job.canvas().tokens()[start..start + want.len()], want, "{case}");
+        let masks = |chunk: &Value| {
+            let (from, to) = (chunk[0].as_u64().unwrap() as usize, chunk[1].as_u64().unwrap() as usize);
+            (from..to).filter(|&p| tokens[p] == MASK).count()
+        };
+        let chunks: Vec<usize> = case["chunks"].as_array().unwrap().iter().map(masks).collect();
+        assert_eq!(records.iter().map(|r| r.commits.len()).collect::<Vec<_>>(), chunks);
+        assert!(records.iter().all(|r| r.forwards == 2 && r.assistant_rows > 0));
+    }
+}
+
+#[test]
+fn without_right_context_the_suffix_reference_is_skipped() {
+    let (backbone, context) = (support::backbone(), support::context());
+    let canvas = Canvas::generate(&prompt(&serde_json::json!(1)), 16, &backbone.spec().ids).unwrap();
+    let options = Options { eos: EosPolicy::None, ..Options::default() };
+    let (_, records) = run(&backbone, &context, canvas, "copula:chunk=4,reference=suffix", options);
+    assert!(records.len() == 4 && records.iter().all(|r| r.forwards == 1), "{}", records.len());
+}
+
+#[test]
+fn company_changes_no_token_of_an_assisted_canvas() {
+    let (backbone, context) = (support::backbone(), support::context());
+    let strategies =
+        ["apd:r=0.4", "copula:chunk=5", "apd:r=0.6,window=4,lookahead=6", "entropy:k=2", "apd:rule=coupled"];
+    let job = |i: usize| {
+        let canvas =
+            Canvas::generate(&prompt(&serde_json::json!(i)), 9 + 2 * i, &backbone.spec().ids).unwrap();
+        let sampling = Sampling { temperature: 0.8, ..Sampling::default() };
+        let options = Options { stream: i as u64, sampling, ..Options::default() };
+        Job::new(canvas, &strategies[i % 5].parse().unwrap(), &context, options, Box::new(())).unwrap()
+    };
+    let mut together: Vec<Job> = (0..8).map(job).collect();
+    Decoder::new(&backbone).run(&mut together).unwrap();
+    for (i, together) in together.iter().enumerate() {
+        let mut alone = [job(i)];
+        Decoder::new(&backbone).run(&mut alone).unwrap();
+        assert_eq!(alone[0].canvas().tokens(), together.canvas().tokens(), "canvas {i}");
+        assert_eq!(alone[0].totals().assistant_rows, together.totals().assistant_rows, "canvas {i}");
+    }
+}
+
+#[test]
+fn an_assistant_that_nobody_asks_changes_nothing() {
+    let (backbone, with) = (support::backbone(), support::context());
+    let without = Context { assistant: None, ..with.clone() };
+    for strategy in ["demask", "entropy:k=2", "klass"] {
+        let canvas = || Canvas::generate(&prompt(&serde_json::json!(2)), 20, &backbone.spec().ids).unwrap();
+        let (a, _) = run(&backbone, &with, canvas(), strategy, Options::default());
+        let (b, _) = run(&backbone, &without, canvas(), strategy, Options::default());
+        assert_eq!(a.canvas().tokens(), b.canvas().tokens());
+        assert_eq!((a.totals().assistant_rows, a.totals().forwards), (0, b.totals().forwards));
+    }
+}
+
+/// Never called.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn on_step(&mut self, _: &StepRecord, _: &Canvas) -> ControlFlow<()> {
+        unreachable!()
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_sentence() {
+    let (backbone, context) = (support::backbone(), support::context());
+    let refused = |strategy: &str, context: &Context, options: Options| {
+        let canvas = Canvas::generate(&[5], 8, &backbone.spec().ids).unwrap();
+        let job = Job::new(canvas, &strategy.parse().unwrap(), context, options, Box::new(Nobody));
+        job.err().unwrap_or_else(|| panic!("{strategy}")).to_string()
+    };
+    let blocks = || Options { block_length: Some(4), ..Options::default() };
+    assert!(refused("apd", &context, blocks()).contains("left to right over the whole response"));
+    assert!(refused("copula", &context, blocks()).contains("leave out the block length"));
+    let cached = || Options { cache: "dual".parse().unwrap(), ..Options::default() };
+    assert!(refused("apd:window=4", &context, cached()).contains("its own window"));
+    let alone = Context { assistant: None, ..context.clone() };
+    assert!(refused("apd", &alone, Options::default()).contains("needs an assistant"));
+    // LLaDA's rows predict their own position.
+    let folder = support::folder().join("../llada-toy");
+    let llada = Transformer::load(&folder, &LoadOptions::default()).unwrap();
+    let error = Assistant::new(Arc::new(llada), backbone.spec()).err().unwrap().to_string();
+    assert!(error.contains("predict their own position"), "{error}");
+}
