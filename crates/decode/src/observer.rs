@@ -53,6 +53,10 @@ pub struct Metrics {
     pub steps: usize,
     /// Forward passes, extra ones included.
     pub forwards: usize,
+    /// Rows that a second model computed.
+    pub assistant_rows: usize,
+    /// Layers run again within steps, besides whole passes.
+    pub inner_calls: usize,
     /// Tokens written by steps.
     pub committed: usize,
     /// Positions filled by the EOS policy.
@@ -78,6 +82,8 @@ impl Observer for Metrics {
     fn on_step(&mut self, record: &StepRecord, _: &Canvas) -> ControlFlow<()> {
         self.steps += 1;
         self.forwards += record.forwards;
+        self.assistant_rows += record.assistant_rows;
+        self.inner_calls += record.inner_calls;
         self.committed += record.commits.len();
         self.filled += record.filled.len();
         self.remasked += record.remasked.len();

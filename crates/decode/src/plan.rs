@@ -89,7 +89,21 @@ impl Plan {
         let verify = block.clone().filter(|p| needs.verify && committed(p)).collect();
         let unconditional = (job.options.guidance != 0.0).then(|| unconditional(canvas));
         let (alone, cached) = (alone.is_some(), cache.is_some());
-        Self { place, block, masks, seen, predict, alone, grid, cut, cached, verify, rows, unconditional, needs }
+        Self {
+            place,
+            block,
+            masks,
+            seen,
+            predict,
+            alone,
+            grid,
+            cut,
+            cached,
+            verify,
+            rows,
+            unconditional,
+            needs,
+        }
     }
 
     /// Positions that may be edited.
