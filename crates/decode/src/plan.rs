@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) grid: Option<Grid>,
     /// Whether keys and values are kept.
     pub(crate) cached: bool,
+    /// Positions whose hidden rows are wanted, if any.
+    hidden: Vec<usize>,
     /// Where the canvas is cut off; its length where it is not.
     cut: usize,
     /// Committed positions of the block that the strategy wants to verify.
@@ -89,6 +91,7 @@ impl Plan {
         let verify = block.clone().filter(|p| needs.verify && committed(p)).collect();
         let unconditional = (job.options.guidance != 0.0).then(|| unconditional(canvas));
         let (alone, cached) = (alone.is_some(), cache.is_some());
+        let hidden = if needs.everywhere { (0..cut).collect() } else { predict[..masks].to_vec() };
         Self {
             place,
             block,
@@ -97,6 +100,7 @@ impl Plan {
             predict,
             alone,
             grid,
+            hidden,
             cut,
             cached,
             verify,
@@ -126,7 +130,7 @@ impl Plan {
         let query = Query {
             tokens: &job.canvas.tokens()[..self.cut],
             predict: &self.predict,
-            hidden: self.needs.hidden.map(|row| (self.masked(), row)),
+            hidden: self.needs.hidden.map(|row| (self.hidden.as_slice(), row)),
             attention_layers: self.needs.attention_layers,
             cache: own,
             shadow: (!self.verify.is_empty())

@@ -43,6 +43,19 @@ pub trait Probe {
         Err(Error::Missing { strategy: "asked causally".into(), what: "a backbone that can be".into() })
     }
 
+    /// Embeddings of tokens by the backbone's own table.
+    fn embed(&self, _tokens: &[u32]) -> Result<Rows> {
+        Err(Error::Missing {
+            strategy: "reading embeddings".into(),
+            what: "a backbone that gives them".into(),
+        })
+    }
+
+    /// Logits of hidden rows by the backbone's own head.
+    fn head(&self, _rows: &Rows) -> Result<Rows> {
+        Err(Error::Missing { strategy: "using the head".into(), what: "a backbone that has one".into() })
+    }
+
     /// Runs whole canvases and visits the aligned logits of the same `positions` of each: canvas index, index of the
     /// first position of the chunk, chunk `[rows, vocab]`.
     fn ask(
@@ -130,6 +143,16 @@ impl Probe for BackboneProbe<'_> {
 
     fn vocab(&self) -> usize {
         self.backbone.spec().vocab
+    }
+
+    fn embed(&self, tokens: &[u32]) -> Result<Rows> {
+        Ok(self.backbone.embed(tokens)?)
+    }
+
+    fn head(&self, rows: &Rows) -> Result<Rows> {
+        let mut logits = Rows { data: Vec::with_capacity(rows.len() * self.vocab()), width: self.vocab() };
+        self.backbone.logits(rows, &mut |_, chunk| logits.data.extend_from_slice(chunk))?;
+        Ok(logits)
     }
 
     fn ask_causally(

@@ -11,7 +11,7 @@ use crate::dependency::{DependencySource, Predictor};
 use crate::error::{Error, Result};
 use crate::spelling::{self, Family, Listed, Spelled};
 use crate::strategy::{self, Strategy};
-use crate::trained::{Policy, Prior};
+use crate::trained::{Adjust, Policy, Prior};
 
 pub use crate::spelling::{Kind, Param};
 
@@ -195,6 +195,8 @@ pub struct Context {
     pub assistant: Option<Arc<Assistant>>,
     /// A trained unmasking policy, if there is one.
     pub policy: Option<Arc<Policy>>,
+    /// A trained layer that draws tokens together, if there is one.
+    pub sampler: Option<Arc<Adjust>>,
     /// A trained prior of text, if there is one.
     pub prior: Option<Arc<Prior>>,
 }

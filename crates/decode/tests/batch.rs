@@ -3,13 +3,12 @@
 
 mod support;
 
-use std::sync::Arc;
 
 use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Options, Sampling};
 use demask_model::{Backbone, Error, Pass, Query, Result, Rows, Spec, Transformer};
 
-const STRATEGIES: [&str; 9] = [
+const STRATEGIES: [&str; 11] = [
     "entropy:k=2",
     "top1:steps=7",
     "maskgit-plus:steps=9,alg_temp=0.4",

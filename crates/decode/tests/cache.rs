@@ -77,6 +77,9 @@ fn a_refresh_in_every_step_is_the_exact_decoding() {
             let exact = run(&backbone, &context, &canvas, &name, &options(block, "none"));
             for cache in refreshed() {
                 let cached = options(block, &cache.to_string());
+                if is_refused(&context, &name, &cached) {
+                    continue;
+                }
                 let cached = run(&backbone, &context, &canvas, &name, &cached);
                 assert_eq!(cached.tokens, exact.tokens, "{} {cache} {block:?}", entry.name);
                 let order = |run: &Run| run.records.iter().map(|r| r.commits.clone()).collect::<Vec<_>>();
@@ -96,7 +99,8 @@ fn every_strategy_ends_under_every_cache() {
             for block in [None, Some(5)] {
                 let (name, options) = (support::spelled(entry.name), options(block, cache.name));
                 if is_refused(&context, &name, &options) {
-                    assert!(["apd", "copula"].contains(&entry.name) && block.is_some(), "{}", entry.name);
+                    let blocks = ["apd", "copula"].contains(&entry.name) && block.is_some();
+                    assert!(blocks || (entry.name == "adjust" && cache.name != "none"), "{}", entry.name);
                     continue;
                 }
                 let run = run(&backbone, &context, &canvas, &name, &options);

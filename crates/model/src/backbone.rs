@@ -34,6 +34,11 @@ pub trait Backbone: Send + Sync {
         None
     }
 
+    /// Embeddings of tokens `[tokens.len(), hidden]`, for parts that are trained beside the model.
+    fn embed(&self, _tokens: &[u32]) -> Result<Rows> {
+        Err(Error::Query("this backbone gives no embeddings".into()))
+    }
+
     /// Identifies the weights, so that a predictor trained on one backbone is not used on another.
     fn fingerprint(&self) -> String;
 

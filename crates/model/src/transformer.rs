@@ -259,6 +259,10 @@ impl Backbone for Transformer {
         self.small.then_some(memory::SMALL_ROWS)
     }
 
+    fn embed(&self, tokens: &[u32]) -> Result<Rows> {
+        to_rows(&self.embed.forward(tokens, &self.device)?)
+    }
+
     fn fingerprint(&self) -> String {
         self.fingerprint.clone()
     }

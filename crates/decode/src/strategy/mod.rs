@@ -5,6 +5,7 @@
 //! there, and which committed ones to mask again); it never writes the canvas. Ties go to the
 //! lowest position everywhere.
 
+mod adjust;
 mod apd;
 mod clad;
 mod codd;
@@ -86,6 +87,7 @@ pub const ALL: &[Entry] = &[
     apd::ENTRY,
     copula::ENTRY,
     codd::ENTRY,
+    adjust::ENTRY,
     policy::ENTRY,
 ];
 
@@ -130,6 +132,8 @@ pub trait Strategy: Send {
 pub struct Needs {
     /// Hidden rows of the masked positions.
     pub hidden: Option<HiddenRow>,
+    /// Whether hidden rows are wanted of all positions of the canvas, not of the masks alone.
+    pub everywhere: bool,
     /// Head-averaged attention of this many last layers.
     pub attention_layers: usize,
     /// Precision of the filtered scores.
@@ -200,7 +204,7 @@ pub struct Step<'a> {
     pub rows: Option<&'a Rows>,
     /// How tokens are drawn.
     pub sampling: &'a Sampling,
-    /// Hidden rows of `masked`, where needed.
+    /// Hidden rows of `masked` (or of all positions), where needed.
     pub hidden: Option<&'a Rows>,
     /// Mean attention `[len, len]`, where needed.
     pub attention: Option<&'a Rows>,

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a part that was trained on one backbone is refused on another.
 
+pub mod adjust;
 pub mod policy;
 pub mod prior;
 
@@ -14,6 +15,7 @@ use demask_model::checkpoint::{Dtype, Mapped, Store, write};
 
 use crate::error::{Error, Result};
 
+pub use adjust::Adjust;
 pub use policy::Policy;
 pub use prior::Prior;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use demask_decode::dependency::Predictor;
-use demask_decode::trained::{PartHeader, Policy, Prior};
+use demask_decode::trained::{Adjust, PartHeader, Policy, Prior};
 use demask_decode::{Assistant, Context};
 use demask_model::checkpoint::Store;
 use demask_model::{Backbone as _, LoadOptions, Rows, Transformer};
@@ -28,6 +28,9 @@ pub fn context() -> Context {
         predictor: Some(Arc::new(predictor)),
         assistant: Some(assistant(&backbone())),
         policy: Some(Arc::new(Policy::load(&folder().join("../policy-toy/policy.safetensors")).unwrap())),
+        sampler: Some(Arc::new(
+            Adjust::load(&folder().join("../adjust-toy/drafter.safetensors"), backbone().spec()).unwrap(),
+        )),
         prior: Some(Arc::new(prior(backbone().spec().vocab))),
         ..Context::default()
     }
