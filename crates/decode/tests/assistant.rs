@@ -226,3 +226,107 @@ fn what_cannot_be_done_is_refused_with_a_sentence() {
     let error = Assistant::new(Arc::new(llada), backbone.spec()).err().unwrap().to_string();
     assert!(error.contains("predict their own position"), "{error}");
 }
+
+/// The uniforms of the fixtures.
+fn uniform(seed: u64, call: u64, k: u64) -> f64 {
+    let mut x = (seed << 48).wrapping_add(call << 32).wrapping_add(k).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (((x ^ (x >> 31)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+}
+
+fn logits(backbone: &Transformer, tokens: &[u32], predict: &[usize]) -> Vec<Vec<f32>> {
+    let mut batch = [Query { tokens, predict, ..Query::default() }];
+    let passes = backbone.forward(&mut batch).unwrap();
+    let mut rows = Vec::new();
+    let mut keep = |_: usize, chunk: &mut [f32]| {
+        rows.extend(chunk.chunks_exact(backbone.spec().vocab).map(<[f32]>::to_vec));
+    };
+    backbone.logits(&passes[0].predicting, &mut keep).unwrap();
+    rows
+}
+
+fn best(scores: impl Iterator<Item = f64>) -> u32 {
+    scores.enumerate().fold((0, f64::NEG_INFINITY), |a, (t, s)| if s > a.1 { (t, s) } else { a }).0 as u32
+}
+
+/// The published loop with its own drafting: temperature twice, a hidden top-k of 50.
+#[test]
+fn the_published_loop_with_its_draws_is_reproduced_by_these_models() {
+    let (backbone, verifier) = (support::backbone(), support::verifier());
+    let mut count = 0;
+    for trace in fixture("apd-toy/expected.json")["traces"].as_array().unwrap() {
+        let number = |key: &str| trace[key].as_f64();
+        let temperature = number("temperature").unwrap();
+        if trace["alg"] != "apd" || temperature == 0.0 {
+            continue;
+        }
+        let (r, seed) = (number("R").unwrap(), trace["seed"].as_u64().unwrap());
+        let mut tokens = prompt(&trace["prompt"]);
+        let start = tokens.len();
+        tokens.resize(start + 40, MASK);
+        let (mut at, mut accepted) = (start, Vec::new());
+        while at < tokens.len() && !tokens[start..].contains(&EOS) {
+            let end = trace["M"].as_u64().map_or(tokens.len(), |m| (at + m as usize).min(tokens.len()));
+            let predict: Vec<usize> = (at..end).collect();
+            let z = logits(&backbone, &tokens[..end], &predict);
+            let sampling = Sampling {
+                temperature: temperature as f32,
+                top_p: number("top_p").map(|p| p as f32),
+                top_k: trace["top_k"].as_u64().map(|k| k as usize),
+                ..Sampling::default()
+            };
+            let draft = |row: usize| {
+                let max = z[row].iter().copied().fold(f32::MIN, f32::max);
+                let kept = sampling.filter(&z[row], max, demask_decode::sampler::ScoreDtype::F32);
+                let noised = |t: usize| match kept.iter().any(|k| k.0 == t as u32) {
+                    true => {
+                        let u = uniform(seed, accepted.len() as u64, (row * z[row].len() + t) as u64);
+                        f64::from(z[row][t]) / temperature + temperature * -(-u.ln()).ln()
+                    }
+                    false => f64::NEG_INFINITY,
+                };
+                best((0..z[row].len()).map(noised))
+            };
+            let drafted: Vec<u32> = (0..z.len()).map(draft).collect();
+            let mut text = tokens[..at].to_vec();
+            text.extend_from_slice(&drafted);
+            let v = logits(&verifier, &text, &predict);
+            let agrees = |i: usize| {
+                let mixed =
+                    z[i].iter().zip(&v[i]).map(|(z, v)| r * f64::from(*z) + (1.0 - r) * f64::from(*v));
+                best(mixed) == drafted[i]
+            };
+            let kept = 1 + (1..drafted.len()).take_while(|&i| agrees(i)).count();
+            tokens[at..at + kept].copy_from_slice(&drafted[..kept]);
+            at += kept;
+            accepted.push(kept as u32);
+        }
+        assert_eq!(tokens[start..], support::ids(&trace["response"]), "prompt {}", trace["prompt"]);
+        assert_eq!(accepted, support::ids(&trace["accepted"]), "prompt {}", trace["prompt"]);
+        count += 1;
+    }
+    assert_eq!(count, 16);
+}
+
+#[test]
+fn left_to_right_is_token_order_with_a_trailing_cache() {
+    let (backbone, context) = (support::backbone(), support::context());
+    let mut count = 0;
+    for trace in fixture("apd-toy/expected.json")["traces"].as_array().unwrap() {
+        if trace["alg"] != "leftright" || !trace["M"].is_null() {
+            continue;
+        }
+        let cache = trace["W"].as_u64().map_or("none".into(), |w| format!("trailing:window={w}"));
+        let options = Options { cache: cache.parse().unwrap(), ..Options::default() };
+        let canvas = Canvas::generate(&prompt(&trace["prompt"]), 40, &backbone.spec().ids).unwrap();
+        let strategy = format!("token-order:k={}", trace["tokens_per_step"]);
+        let (job, _) = run(&backbone, &context, canvas, &strategy, options);
+        let start = job.canvas().response().start;
+        let want = support::ids(&trace["response"]);
+        let want = want.split(|&t| t == MASK).next().unwrap();
+        assert_eq!(to_eos(&job.canvas().tokens()[start..]), to_eos(want), "{strategy} {cache}");
+        count += 1;
+    }
+    assert_eq!(count, 9);
+}

@@ -3,7 +3,6 @@
 
 mod support;
 
-
 use demask_decode::registry::Context;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Options, Sampling};
 use demask_model::{Backbone, Error, Pass, Query, Result, Rows, Spec, Transformer};
