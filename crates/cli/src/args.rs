@@ -8,6 +8,7 @@ use demask::decode::Context;
 use demask::decode::{CacheSpec, Draw, Editing, EosPolicy, HoldEos, StrategySpec};
 use demask::model::checkpoint::{Dtype, source};
 use demask::model::{LoadOptions, Precision, Transformer};
+use demask::engine::Beside;
 use demask::{Decoding, Loader, Model, Text, hub_options};
 
 use crate::downloads::Downloads;
@@ -21,6 +22,18 @@ pub struct ModelArgs {
     /// Dependency predictor [default: predictor.safetensors in the checkpoint's folder]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
+    /// Causal model with the same tokenizer, for apd and copula [default: assistant in the checkpoint's folder]
+    #[arg(long, value_name = "DIR")]
+    pub assistant: Option<PathBuf>,
+    /// Trained policy, for policy [default: policy.safetensors in the checkpoint's folder]
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Trained sampling layer, for adjust [default: sampler.safetensors in the checkpoint's folder]
+    #[arg(long, value_name = "FILE")]
+    pub sampler_layer: Option<PathBuf>,
+    /// Trained prior, for codd [default: prior.safetensors in the checkpoint's folder]
+    #[arg(long, value_name = "FILE")]
+    pub prior: Option<PathBuf>,
     /// Where to compute
     #[arg(long, value_enum, default_value_t = DeviceArg::Cpu)]
     pub device: DeviceArg,
@@ -130,7 +143,14 @@ impl ModelArgs {
             Some(file) => loader.predictor(file),
             None => loader,
         };
-        Ok(loader.progress(downloads))
+        let beside = Beside {
+            assistant: self.assistant.clone(),
+            policy: self.policy.clone(),
+            sampler: self.sampler_layer.clone(),
+            prior: self.prior.clone(),
+            information: None,
+        };
+        Ok(loader.beside(beside).progress(downloads))
     }
 
     /// The same, where a checkpoint without a tokenizer will do.

@@ -129,13 +129,16 @@ fn is_usage(error: &anyhow::Error) -> bool {
 
 /// What the command line adds to a library's sentence: the flag that helps.
 fn advice(error: &anyhow::Error) -> &'static str {
-    use demask::decode::Error::NoPredictor;
+    use demask::decode::Error::{NoAssistant, NoPredictor};
+    const ASSISTANT: &str = " (--assistant DIR)";
     const PREDICTOR: &str = " (--predictor FILE, demask train predictor)";
     match error.downcast_ref::<demask::Error>() {
         Some(demask::Error::TooLong { .. }) => return "; shorten the prompt or lower --max-new-tokens",
         Some(demask::Error::NoTemplate { .. }) => return " (--raw)",
         Some(demask::Error::Decode(NoPredictor { .. })) => return PREDICTOR,
+        Some(demask::Error::Decode(NoAssistant { .. })) => return ASSISTANT,
         _ if matches!(error.downcast_ref(), Some(NoPredictor { .. })) => return PREDICTOR,
+        _ if matches!(error.downcast_ref(), Some(NoAssistant { .. })) => return ASSISTANT,
         _ => {}
     }
     match error.downcast_ref().and_then(demask::eval::Error::remedy) {

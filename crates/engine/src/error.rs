@@ -121,6 +121,8 @@ pub fn is_mistake(error: &Decode) -> bool {
             | Decode::BadValue { .. }
             | Decode::Missing { .. }
             | Decode::NoPredictor { .. }
+            | Decode::NoAssistant { .. }
+            | Decode::Refused { .. }
             | Decode::Canvas(_)
     )
 }

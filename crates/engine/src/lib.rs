@@ -14,6 +14,7 @@
 
 mod answer;
 pub mod batch;
+mod beside;
 mod decoding;
 mod defaults;
 mod description;
@@ -35,6 +36,7 @@ mod trace;
 mod words;
 
 pub use answer::Answer;
+pub use beside::Beside;
 pub use decoding::{Decoding, USUAL_LENGTH};
 pub use defaults::Defaults;
 pub use description::Description;

@@ -8,6 +8,7 @@ use demask_decode::dependency::Predictor;
 use demask_model::checkpoint::source::{self, HubOptions, Progress};
 use demask_model::{LoadOptions, Precision, Transformer};
 
+use crate::beside::Beside;
 use crate::defaults::Defaults;
 #[cfg(feature = "embedded")]
 use crate::embedded;
@@ -24,6 +25,7 @@ pub struct Loader<'a> {
     source: Origin,
     options: LoadOptions,
     predictor: Option<PathBuf>,
+    beside: Beside,
     hub: Option<HubOptions>,
     progress: Option<&'a mut dyn Progress>,
     by_ids: bool,
@@ -55,6 +57,7 @@ impl Loader<'_> {
             source,
             options: LoadOptions::default(),
             predictor: None,
+            beside: Beside::default(),
             hub: None,
             progress: None,
             by_ids: false,
@@ -89,6 +92,12 @@ impl Loader<'_> {
         Self { by_ids: true, ..self }
     }
 
+    /// Second models and trained parts beside the model; what is not named is looked for in the checkpoint's folder.
+    pub fn beside(mut self, beside: Beside) -> Self {
+        self.beside = beside;
+        self
+    }
+
     /// How to reach the Hub; [`hub_options`] if not chosen.
     pub fn hub(mut self, options: HubOptions) -> Self {
         self.hub = Some(options);
@@ -97,8 +106,8 @@ impl Loader<'_> {
 
     /// Who watches downloads.
     pub fn progress<'b>(self, progress: &'b mut dyn Progress) -> Loader<'b> {
-        let Self { source, options, predictor, hub, by_ids, .. } = self;
-        Loader { source, options, predictor, hub, progress: Some(progress), by_ids }
+        let Self { source, options, predictor, beside, hub, by_ids, .. } = self;
+        Loader { source, options, predictor, beside, hub, progress: Some(progress), by_ids }
     }
 
     /// How the model reads and writes, without its weights, which are not even downloaded.
@@ -118,7 +127,9 @@ impl Loader<'_> {
         let place = self.place()?;
         let backbone = self.backbone(&place)?;
         let predictor = self.find_predictor(&place, &backbone)?;
-        Ok((backbone, Context { predictor: predictor.map(Arc::new), ..Context::default() }))
+        let mut context = Context { predictor: predictor.map(Arc::new), ..Context::default() };
+        self.beside.open(place.as_deref(), &backbone, None, &self.options, &mut context)?;
+        Ok((backbone, context))
     }
 
     /// The model.
@@ -137,11 +148,10 @@ impl Loader<'_> {
             _ => unreachable!("there is no other source"),
         };
         backbone.add_eos(&text.ids().eos);
+        let mut context = Context { predictor: predictor.map(Arc::new), ..Context::default() };
+        self.beside.open(place.as_deref(), &backbone, Some(&text), &self.options, &mut context)?;
         let model = Model::new(Arc::new(backbone), text).with_defaults(defaults).named(name);
-        Ok(match predictor {
-            Some(predictor) => model.with_checked_predictor(predictor),
-            None => model,
-        })
+        Ok(model.with_context(context))
     }
 
     /// The folder or file, downloaded first where that is needed; `None` of the model inside.

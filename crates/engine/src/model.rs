@@ -65,12 +65,14 @@ impl Model {
     /// The same with a dependency predictor, which must fit the backbone.
     pub fn with_predictor(self, predictor: Predictor) -> Result<Self> {
         predictor.check_fit(self.backbone.as_ref())?;
-        Ok(self.with_checked_predictor(predictor))
+        let mut context = self.context.clone();
+        context.predictor = Some(Arc::new(predictor));
+        Ok(self.with_context(context))
     }
 
-    pub(crate) fn with_checked_predictor(mut self, predictor: Predictor) -> Self {
-        self.context.predictor = Some(Arc::new(predictor));
-        self
+    /// The same with everything that strategies may use; whoever makes it sees that it fits.
+    pub(crate) fn with_context(self, context: Context) -> Self {
+        Self { context, ..self }
     }
 
     /// The same with these strategies: [`Registry::standard`] and one's own, by name wherever a spelling is taken.

@@ -322,6 +322,8 @@ pub(crate) fn cost(request: &Request, totals: &Totals) -> Value {
         "seed": request.decoding.seed,
         "steps": totals.steps,
         "forwards": totals.forwards,
+        "assistant_rows": totals.assistant_rows,
+        "inner_calls": totals.inner_calls,
         "seconds": totals.seconds,
     })
 }

@@ -151,9 +151,12 @@ impl From<demask_decode::Error> for Refusal {
             E::Model(error) => error.into(),
             E::Unknown { kind, .. } => Self::field(kind, error),
             E::UnknownParameter { ref key, .. } => Self::field(&key.clone(), error),
-            E::BadValue { .. } | E::Canvas(_) | E::Missing { .. } | E::NoPredictor { .. } => {
-                Self::request(error.to_string())
-            }
+            E::BadValue { .. }
+            | E::Canvas(_)
+            | E::Missing { .. }
+            | E::NoPredictor { .. }
+            | E::NoAssistant { .. }
+            | E::Refused { .. } => Self::request(error.to_string()),
             _ => Self::internal(error),
         }
     }

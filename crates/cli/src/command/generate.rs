@@ -168,6 +168,10 @@ pub fn tell(answer: &Answer) {
         s.marginals,
         s.select
     );
+    if m.assistant_rows + m.inner_calls > 0 {
+        let rows = counted(m.assistant_rows, "row");
+        eprintln!("besides: {rows} of the assistant, {}, {:.3} s", counted(m.inner_calls, "inner call"), s.extra);
+    }
 }
 
 fn prompt(args: &Args) -> Result<String> {

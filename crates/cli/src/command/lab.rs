@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use demask::decode::StrategySpec;
-use demask::decode::registry::Cost;
 use demask::eval::report::frontier::points;
 use demask::eval::report::summary::Summary;
 use demask::eval::report::tradeoff::Tradeoff;
@@ -89,13 +88,15 @@ fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
             }
         }
         let context = model.context();
-        let cost = |spec: &StrategySpec| context.registry.find(spec.name()).map(|entry| entry.cost);
-        let usable =
-            |spec: &StrategySpec| context.predictor.is_some() || !matches!(cost(spec), Ok(Cost::Predictor));
-        if all.iter().any(|s| !usable(s)) {
-            eprintln!("demask is left out: this model has no dependency predictor (give --predictor FILE)");
-            all.retain(usable);
+        // What needs a second model or a trained part that this one does not have.
+        let (usable, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|spec| {
+            spec.build(context).is_ok_and(|strategy| !strategy.needs().assistant || context.assistant.is_some())
+        });
+        if !left.is_empty() {
+            let names: Vec<&str> = left.iter().map(|spec| spec.name()).collect();
+            eprintln!("{}: left out, for want of a predictor, an assistant or a trained part", names.join(", "));
         }
+        all = usable;
     }
     all.extend(args.with.iter().cloned());
     for strategy in &all {

@@ -81,6 +81,8 @@ fn cost(cost: Cost) -> &'static str {
         Cost::Attention => "one forward pass and the attention maps of its last layers",
         Cost::Shadow => "one forward pass with a second copy of the block",
         Cost::ExtraForwards => "more forward passes",
+        Cost::Assistant => "one or two forward passes, and rows of a second, causal model",
+        Cost::Part => "one forward pass and a small trained part",
     }
 }
 

@@ -10,7 +10,7 @@ pub mod prior;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use demask_model::Rows;
+use demask_model::{Backbone, Rows};
 use demask_model::checkpoint::{Dtype, Mapped, Store, write};
 
 use crate::error::{Error, Result};
@@ -32,11 +32,12 @@ pub struct PartHeader {
 
 impl PartHeader {
     /// Refuses a backbone that the part was not trained on.
-    pub fn check_fit(&self, fingerprint: &str) -> Result<()> {
+    pub fn check_fit(&self, backbone: &dyn Backbone) -> Result<()> {
         match &self.backbone {
-            Some(trained) if trained != fingerprint => Err(Error::Part(format!(
-                "this {} was trained on backbone {trained} but this one is {fingerprint}; train one for it",
-                self.kind
+            Some(trained) if !backbone.answers_to(trained) => Err(Error::Part(format!(
+                "this {} was trained on backbone {trained} but this one is {}; train one for it",
+                self.kind,
+                backbone.fingerprint()
             ))),
             _ => Ok(()),
         }

@@ -244,6 +244,8 @@ pub fn fire(
 
 #[cfg(test)]
 mod tests {
+    use demask_model::{Backbone as _, Tabular};
+
     use super::*;
 
     fn folder() -> std::path::PathBuf {
@@ -286,8 +288,10 @@ mod tests {
 
     #[test]
     fn another_backbones_part_is_refused() {
-        let header = PartHeader { kind: "policy".into(), backbone: Some("a".into()), trained_on: None };
-        assert!(header.check_fit("a").is_ok() && PartHeader::default().check_fit("b").is_ok());
-        assert!(header.check_fit("b").unwrap_err().to_string().contains("trained on backbone a"));
+        let table = Tabular::new(1, 2, vec![1.0, 1.0]).unwrap();
+        let of = |backbone: Option<String>| PartHeader { kind: "policy".into(), backbone, trained_on: None };
+        assert!(of(Some(table.fingerprint())).check_fit(&table).is_ok() && of(None).check_fit(&table).is_ok());
+        let error = of(Some("a".into())).check_fit(&table).unwrap_err().to_string();
+        assert!(error.contains("trained on backbone a"), "{error}");
     }
 }

@@ -46,12 +46,25 @@ pub fn combinations(model: &Model, only: Option<&str>, block: usize) -> Result<V
         .filter(|entry| only.is_none_or(|word| entry.name.contains(word)))
     {
         let mut strategy = model.parse_strategy(entry.name)?;
-        if entry.cost == Cost::Predictor && model.predictor().is_none() {
+        let context = model.context();
+        if entry.name == "demask" && model.predictor().is_none() {
             strategy = strategy.with("dependency", "oracle")?;
+        }
+        if entry.name == "mi" && context.information.is_none() {
+            strategy = strategy.with("information", "oracle")?;
+        }
+        // What needs a second model or a trained part that this one does not have cannot be tried.
+        let Ok(built) = strategy.build(context) else { continue };
+        if built.needs().assistant && context.assistant.is_none() {
+            continue;
         }
         for cache in cache::ALL {
             for block in [None, Some(block)] {
-                all.push(Combination { strategy: strategy.clone(), cache: cache.name.parse()?, block });
+                let cache: CacheSpec = cache.name.parse()?;
+                let options = Options { cache: cache.clone(), block_length: block, ..Options::default() };
+                if built.check(&options).is_ok() {
+                    all.push(Combination { strategy: strategy.clone(), cache, block });
+                }
             }
         }
     }

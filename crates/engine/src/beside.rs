@@ -1,0 +1,103 @@
+//! What stands beside a model for strategies that ask for it: a causal assistant, a trained policy, a prior of text, a
+//! predictor of information. Each is named, or lies in the checkpoint's folder under its usual name.
+//!
+//! Invariant: nothing here is used that was made for another model; a part that does not fit is refused, not ignored.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use demask_decode::dependency::Predictor;
+use demask_decode::trained::{Adjust, Policy, Prior};
+use demask_decode::{Assistant, Context, Error as Decode};
+use demask_model::text::Tokenizer;
+use demask_model::{Backbone, LoadOptions, Spec, Transformer};
+
+use crate::error::{Error, Result};
+use crate::text::Text;
+
+/// Files and folders beside a model.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// Folder of a causal model with the same tokenizer [usual: `assistant`].
+    pub assistant: Option<PathBuf>,
+    /// A trained unmasking policy [usual: `policy.safetensors`].
+    pub policy: Option<PathBuf>,
+    /// A trained layer that draws tokens together [usual: `sampler.safetensors`].
+    pub sampler: Option<PathBuf>,
+    /// A trained prior of text [usual: `prior.safetensors`].
+    pub prior: Option<PathBuf>,
+    /// A predictor of mutual information [usual: `information.safetensors`].
+    pub information: Option<PathBuf>,
+}
+
+impl Beside {
+    /// Opens everything that is named or lies in `folder`; where `text` is known, an assistant must have its tokenizer.
+    pub(crate) fn open(
+        &self,
+        folder: Option<&Path>,
+        backbone: &Transformer,
+        text: Option<&Text>,
+        options: &LoadOptions,
+        context: &mut Context,
+    ) -> Result<()> {
+        let usual = |name: &str| folder.map(|folder| folder.join(name)).filter(|path| path.exists());
+        let find = |named: &Option<PathBuf>, name: &str| named.clone().or_else(|| usual(name));
+        let fits = |path: &Path, fit: std::result::Result<(), Decode>| {
+            fit.map_err(|cause| Error::Predictor { path: path.to_owned(), cause })
+        };
+        if let Some(path) = find(&self.assistant, "assistant") {
+            context.assistant = Some(Arc::new(assistant(&path, backbone.spec(), text, options)?));
+        }
+        if let Some(path) = find(&self.policy, "policy.safetensors") {
+            let policy = Policy::load(&path)?;
+            fits(&path, policy.header().check_fit(backbone))?;
+            context.policy = Some(Arc::new(policy));
+        }
+        if let Some(path) = find(&self.sampler, "sampler.safetensors") {
+            let sampler = Adjust::load(&path, backbone.spec())?;
+            fits(&path, sampler.header().check_fit(backbone))?;
+            context.sampler = Some(Arc::new(sampler));
+        }
+        if let Some(path) = find(&self.prior, "prior.safetensors") {
+            let prior = Prior::load(&path)?;
+            fits(&path, prior.header().check_fit(backbone))?;
+            context.prior = Some(Arc::new(prior));
+        }
+        if let Some(path) = find(&self.information, "information.safetensors") {
+            let (predictor, _) = Predictor::load(&path)?;
+            fits(&path, predictor.check_fit(backbone))?;
+            context.information = Some(Arc::new(predictor));
+        }
+        Ok(())
+    }
+}
+
+/// The assistant of a folder. One without a tokenizer is taken to have the model's, if it has as many tokens.
+fn assistant(path: &Path, assisted: &Spec, text: Option<&Text>, options: &LoadOptions) -> Result<Assistant> {
+    let backbone = Transformer::load(path, options)?;
+    let refuse = |why: String| {
+        let cause = Decode::Assistant(why);
+        Error::Predictor { path: path.to_owned(), cause }
+    };
+    let vocab = backbone.spec().vocab;
+    match text.filter(|_| path.join("tokenizer.json").exists()) {
+        Some(text) => {
+            let own = Tokenizer::open(path, vocab)?;
+            let word = |tokenizer: &Tokenizer, id: u32| tokenizer.decode_verbatim(&[id]).unwrap_or_default();
+            let differs = |id: &u32| {
+                let both = own.known(*id) && text.tokenizer().known(*id);
+                both && word(&own, *id) != word(text.tokenizer(), *id)
+            };
+            if let Some(id) = (0..vocab.min(assisted.vocab) as u32).find(differs) {
+                let (a, b) = (word(&own, id), word(text.tokenizer(), id));
+                return Err(refuse(format!("its token {id} is {a:?} and the model's is {b:?}")));
+            }
+        }
+        None if vocab != assisted.vocab => {
+            return Err(refuse(format!("it has {vocab} tokens and the model {}", assisted.vocab)));
+        }
+        None => {}
+    }
+    let fit = Assistant::new(Arc::new(backbone), assisted);
+    fit.map_err(|cause| Error::Predictor { path: path.to_owned(), cause })
+}
