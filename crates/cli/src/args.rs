@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use demask::decode::Context;
 use demask::decode::{CacheSpec, Draw, Editing, EosPolicy, HoldEos, StrategySpec};
+use demask::engine::Beside;
 use demask::model::checkpoint::{Dtype, source};
 use demask::model::{LoadOptions, Precision, Transformer};
-use demask::engine::Beside;
 use demask::{Decoding, Loader, Model, Text, hub_options};
 
 use crate::downloads::Downloads;

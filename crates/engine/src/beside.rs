@@ -43,7 +43,7 @@ impl Beside {
         let usual = |name: &str| folder.map(|folder| folder.join(name)).filter(|path| path.exists());
         let find = |named: &Option<PathBuf>, name: &str| named.clone().or_else(|| usual(name));
         let fits = |path: &Path, fit: std::result::Result<(), Decode>| {
-            fit.map_err(|cause| Error::Predictor { path: path.to_owned(), cause })
+            fit.map_err(|cause| Error::Predictor { path: path.to_owned(), problem: cause.to_string() })
         };
         if let Some(path) = find(&self.assistant, "assistant") {
             context.assistant = Some(Arc::new(assistant(&path, backbone.spec(), text, options)?));
@@ -76,8 +76,8 @@ impl Beside {
 fn assistant(path: &Path, assisted: &Spec, text: Option<&Text>, options: &LoadOptions) -> Result<Assistant> {
     let backbone = Transformer::load(path, options)?;
     let refuse = |why: String| {
-        let cause = Decode::Assistant(why);
-        Error::Predictor { path: path.to_owned(), cause }
+        let problem = Decode::Assistant(why).to_string();
+        Error::Predictor { path: path.to_owned(), problem }
     };
     let vocab = backbone.spec().vocab;
     match text.filter(|_| path.join("tokenizer.json").exists()) {
@@ -99,5 +99,5 @@ fn assistant(path: &Path, assisted: &Spec, text: Option<&Text>, options: &LoadOp
         None => {}
     }
     let fit = Assistant::new(Arc::new(backbone), assisted);
-    fit.map_err(|cause| Error::Predictor { path: path.to_owned(), cause })
+    fit.map_err(|cause| Error::Predictor { path: path.to_owned(), problem: cause.to_string() })
 }

@@ -170,7 +170,11 @@ pub fn tell(answer: &Answer) {
     );
     if m.assistant_rows + m.inner_calls > 0 {
         let rows = counted(m.assistant_rows, "row");
-        eprintln!("besides: {rows} of the assistant, {}, {:.3} s", counted(m.inner_calls, "inner call"), s.extra);
+        eprintln!(
+            "besides: {rows} of the assistant, {}, {:.3} s",
+            counted(m.inner_calls, "inner call"),
+            s.extra
+        );
     }
 }
 

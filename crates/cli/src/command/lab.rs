@@ -90,11 +90,15 @@ fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
         let context = model.context();
         // What needs a second model or a trained part that this one does not have.
         let (usable, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|spec| {
-            spec.build(context).is_ok_and(|strategy| !strategy.needs().assistant || context.assistant.is_some())
+            spec.build(context)
+                .is_ok_and(|strategy| !strategy.needs().assistant || context.assistant.is_some())
         });
         if !left.is_empty() {
             let names: Vec<&str> = left.iter().map(|spec| spec.name()).collect();
-            eprintln!("{}: left out, for want of a predictor, an assistant or a trained part", names.join(", "));
+            eprintln!(
+                "{}: left out, for want of a predictor, an assistant or a trained part",
+                names.join(", ")
+            );
         }
         all = usable;
     }

@@ -10,8 +10,8 @@ pub mod prior;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use demask_model::{Backbone, Rows};
 use demask_model::checkpoint::{Dtype, Mapped, Store, write};
+use demask_model::{Backbone, Rows};
 
 use crate::error::{Error, Result};
 

@@ -290,7 +290,9 @@ mod tests {
     fn another_backbones_part_is_refused() {
         let table = Tabular::new(1, 2, vec![1.0, 1.0]).unwrap();
         let of = |backbone: Option<String>| PartHeader { kind: "policy".into(), backbone, trained_on: None };
-        assert!(of(Some(table.fingerprint())).check_fit(&table).is_ok() && of(None).check_fit(&table).is_ok());
+        assert!(
+            of(Some(table.fingerprint())).check_fit(&table).is_ok() && of(None).check_fit(&table).is_ok()
+        );
         let error = of(Some("a".into())).check_fit(&table).unwrap_err().to_string();
         assert!(error.contains("trained on backbone a"), "{error}");
     }

@@ -4,8 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use demask_decode::audit::Audit;
-use demask_decode::registry::Cost;
-use demask_decode::{CacheSpec, Canvas, Decoder, StrategySpec, cache};
+use demask_decode::{CacheSpec, Canvas, Decoder, Options, StrategySpec, cache};
 use demask_engine::{Decoding, Model, counted};
 
 use crate::error::Result;
