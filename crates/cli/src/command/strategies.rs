@@ -90,7 +90,7 @@ fn plain() -> Result<String> {
     let mut out = String::new();
     ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into()))?;
     writeln!(out, "Spelled NAME[:key=value,…], for example demask:tau=0.04,gamma=0.9 or entropy:k=2.\n")?;
-    writeln!(out, "Caches (--cache), which work with every strategy:\n")?;
+    writeln!(out, "Caches (--cache):\n")?;
     cache::ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into()))?;
     Ok(out)
 }
@@ -113,7 +113,8 @@ fn markdown() -> Result<String> {
     let mut out = String::from(
         "# Strategies and caches\n\nWritten by `demask strategies --markdown`. A strategy chooses which masks a step \
          unmasks; a cache chooses which\nrows it computes. Any strategy works with any cache, on the whole canvas or in \
-         blocks (`--block-length`).\n\n\
+         blocks (`--block-length`), unless it\nrefuses with a sentence. `apd` and `copula` need a second model (`--assistant DIR`), \
+         for example\n`-s apd:r=0.7,window=16,lookahead=100 --assistant DIR`; `adjust`, `codd` and `policy` a trained part.\n\n\
          | strategy | meaning | a step costs | source |\n|---|---|---|---|\n",
     );
     let row = |out: &mut String, about: &About| {

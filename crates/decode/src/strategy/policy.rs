@@ -26,7 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     cost: Cost::Part,
     params: &[
         Param {
-            key: "temperature",
+            key: "tau",
             default: "1",
             kind: Kind::Number(0.01, 100.0),
             help: "divides the network's logits (0.5 for blocks of 32, 1 for a whole response)",
@@ -46,7 +46,7 @@ pub(super) const ENTRY: Entry = Entry {
         };
         Ok(Box::new(Learned {
             policy: values.context.policy.clone().ok_or_else(missing)?,
-            temperature: values.number("temperature") as f32,
+            temperature: values.number("tau") as f32,
             beta: values.number("beta") as f32,
             seen: Seen::default(),
         }))
