@@ -53,6 +53,13 @@ impl StepCost {
 }
 
 impl StepCost {
+    /// Of the selection's time, what layers that were run again took.
+    pub(crate) fn inner(&mut self, seconds: f64) {
+        let seconds = (seconds / self.beside).min(self.seconds.select);
+        self.seconds.select -= seconds;
+        self.seconds.extra += seconds;
+    }
+
     /// Adds a share of an assistant's pass.
     pub(crate) fn assistant(&mut self, seconds: f64, rows: usize) {
         self.seconds.extra += seconds;

@@ -171,6 +171,7 @@ impl<'a> Decoder<'a> {
         let step = known.step(plan, canvas, &options.sampling, *rng, totals.steps, &probe);
         let selection = strategy.select(&step)?;
         known.output.cost.select(watch, probe.asked());
+        known.output.cost.inner(selection.inner_seconds);
         Ok(selection)
     }
 }

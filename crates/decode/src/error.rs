@@ -83,7 +83,10 @@ pub enum Error {
         strategy: String,
     },
     /// A strategy needs a second, causal model.
-    #[error("strategy {strategy} needs an assistant: a causal model with the same tokenizer and special ids")]
+    #[error(
+        "strategy {strategy} needs an assistant: a causal model with the same tokenizer and special ids, such as the \
+         folder causal that pre-training leaves behind"
+    )]
     NoAssistant {
         /// The strategy.
         strategy: String,

@@ -280,6 +280,7 @@ impl Job {
             forwards: cost.forwards,
             assistant_rows: cost.assistant_rows,
             inner_calls: selection.inner_calls,
+            own_row: plan.own_row,
             computed_rows: plan.rows.len(),
             rows: ranges(&plan.rows),
             seconds: cost.seconds,

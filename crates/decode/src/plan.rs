@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     hidden: Vec<usize>,
     /// Where the canvas is cut off; its length where it is not.
     cut: usize,
+    /// A mask that its own row predicts.
+    pub(crate) own_row: Option<usize>,
     /// Committed positions of the block that the strategy wants to verify.
     pub(crate) verify: Vec<usize>,
     /// Rows computed afresh; all of them without a cache.
@@ -68,13 +70,16 @@ impl Plan {
             _ => length,
         };
         let cache = job.cache.as_ref().filter(|cache| cache.applies(grid));
+        let moment = Moment { canvas, block: &run, place, step: job.totals.steps, grid };
+        let own_row = cache.and_then(|cache| cache.own_row(&moment));
         let rows = match cache {
             None => (0..extent.min(cut)).collect(),
             Some(cache) => {
-                let predicting = masked.iter().map(|&p| spec.predicting_row(p));
+                let row = |p: usize| if own_row == Some(p) { p } else { spec.predicting_row(p) };
+                let predicting = masked.iter().map(|&p| row(p));
                 let hidden = needs.hidden.iter().flat_map(|row| masked.iter().map(move |&p| row.of(p)));
                 let needed: Vec<usize> = predicting.chain(hidden).collect();
-                cache.plan(&Moment { canvas, block: &run, place, step: job.totals.steps, grid }, &needed)
+                cache.plan(&moment, &needed)
             }
         };
         let rows: Vec<usize> = rows.into_iter().filter(|&r| r < cut).collect();
@@ -102,6 +107,7 @@ impl Plan {
             grid,
             hidden,
             cut,
+            own_row,
             cached,
             verify,
             rows,
@@ -136,6 +142,7 @@ impl Plan {
             shadow: (!self.verify.is_empty())
                 .then(|| Shadow { block: self.block.clone(), verify: &self.verify }),
             blocks: self.grid,
+            own_row: self.own_row,
         };
         let guided = self.unconditional.as_ref().map(|tokens| Query {
             tokens,

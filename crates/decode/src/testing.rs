@@ -199,6 +199,7 @@ pub(crate) fn record(
         forwards: 1,
         assistant_rows: 0,
         inner_calls: 0,
+        own_row: None,
         computed_rows: 2,
         rows: vec![(0, 2)],
         seconds: Seconds::default(),

@@ -122,6 +122,9 @@ pub struct StepRecord {
     /// Layers run again within the step, besides whole passes.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub inner_calls: usize,
+    /// A position that its own row predicted, whatever the model's shift (APD with a window of 0).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_row: Option<usize>,
     /// How many rows of the canvas were computed afresh.
     pub computed_rows: usize,
     /// Which ones, as half-open ranges; all others kept their keys and values.

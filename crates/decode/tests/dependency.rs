@@ -8,8 +8,8 @@ use std::path::Path;
 
 use demask_decode::Canvas;
 use demask_decode::dependency::{
-    Activation, DependencySource, Draws, FinalNorm, Head, Layout, Metadata, Mix, Oracle, Parts, Predictor,
-    Projection, Reveals,
+    Activation, DependencySource, Draws, FinalNorm, Head, Layout, Measure, Metadata, Mix, Oracle, Parts,
+    Predictor, Projection, Reveals,
 };
 use demask_decode::probe::BackboneProbe;
 use demask_decode::rng::Rng;
@@ -245,6 +245,7 @@ fn files_round_trip() {
         backbone: Some("0123456789abcdef".into()),
         trained_on: Some("toy problems".into()),
         validation_mse: Some(0.0159),
+        measure: Measure::Divergence,
     };
     let single = Parts::single(q.clone(), k.clone(), metadata.clone());
     let several = Parts {
@@ -270,6 +271,23 @@ fn files_round_trip() {
         assert!(understanding.assumed.is_empty(), "{name}: {understanding}");
     }
     assert_eq!(Parts::load(&folder.path().join("several")).unwrap().1.width, 48);
+}
+
+/// A divergence is above 0 and not bounded by 1: its scores end in a softplus, on the same bilinear form.
+#[test]
+fn a_predictor_of_information_ends_in_a_softplus() {
+    let (q, k) = fixture();
+    let of = |measure| {
+        let metadata = Metadata { measure, ..Metadata::new(HiddenRow::I) };
+        Predictor::new(Parts::single(q.clone(), k.clone(), metadata)).unwrap()
+    };
+    let (tv, kl) = (of(Measure::TotalVariation), of(Measure::Divergence));
+    let rows = Rows { data: q.data[..64 * 5].iter().map(|v| v * 2.0).collect(), width: 64 };
+    let (tv, kl) = (tv.predict(&rows), kl.predict(&rows));
+    for (sigmoid, softplus) in tv.data().iter().zip(kl.data()) {
+        // softplus(s) = −ln(1 − σ(s)); diagonals are 0 in both.
+        assert!((softplus + (1.0 - sigmoid).ln()).abs() < 1e-4 * softplus.max(1.0), "{sigmoid} {softplus}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod support;
 
 use demask_decode::trained::Policy;
-use demask_decode::trained::policy::fire;
+use demask_decode::trained::policy::{fire, plackett_luce, surest};
 use demask_model::{Backbone, Query, Transformer};
 use serde_json::Value;
 
@@ -36,38 +36,61 @@ fn opinions(backbone: &Transformer, tokens: &[u32], start: usize) -> Vec<(f32, u
     out
 }
 
+/// What a mode unmasks in a pass, with the fixtures' draws; `calls` counts them.
+fn unmasked(trace: &Value, logits: &[f32], own: &[usize], calls: &mut u64) -> Vec<usize> {
+    let seed = trace["seed"].as_u64().unwrap();
+    let temperature = trace["policy_temperature"].as_f64().unwrap() as f32;
+    let call = *calls;
+    if trace["mode"] == "dpls" {
+        *calls += 2;
+        let gumbel = |cell: Option<usize>| -(-uniform(seed, call + 1, cell.unwrap_or(40) as u64).ln()).ln();
+        return plackett_luce(logits, own, 0.0, uniform(seed, call, 0), gumbel);
+    }
+    *calls += 1;
+    let fired = fire(logits, own, temperature, 1.0, |c| uniform(seed, call, c as u64));
+    match trace["mode"] == "bernoulli-argmax" && fired.is_empty() {
+        true => surest(logits, own).into_iter().collect(),
+        false => fired,
+    }
+}
+
 #[test]
-fn bernoulli_argmax_follows_the_published_traces() {
+fn every_mode_follows_the_published_traces() {
     let folder = support::folder().join("../policy-toy");
     let policy = Policy::load(&folder.join("policy.safetensors")).unwrap();
     let expected: Value =
         serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
     let (backbone, prompts) = (support::backbone(), support::expected()["prompts"].clone());
     let mut count = 0;
-    for trace in expected["traces"].as_array().unwrap().iter().filter(|t| t["mode"] == "bernoulli-argmax") {
+    for trace in expected["traces"].as_array().unwrap() {
+        let name = format!("{} prompt {} block {}", trace["mode"], trace["prompt"], trace["block_length"]);
         let mut tokens = support::ids(&prompts[trace["prompt"].as_u64().unwrap() as usize]);
         let start = tokens.len();
         tokens.resize(start + 40, MASK);
-        let number = |key: &str| trace[key].as_u64().unwrap();
-        let (block, seed) = (number("block_length") as usize, number("seed"));
-        let temperature = trace["policy_temperature"].as_f64().unwrap() as f32;
-        for (pass, want) in trace["unmasked"].as_array().unwrap().iter().enumerate() {
+        let length = trace["block_length"].as_u64().unwrap() as usize;
+        let (mut block, mut in_block, mut calls) = (0, 0, 0);
+        let all = trace["unmasked"].as_array().unwrap();
+        for (pass, want) in all.iter().enumerate() {
             let seen = opinions(&backbone, &tokens, start);
             let masked: Vec<bool> = tokens[start..].iter().map(|&t| t == MASK).collect();
+            // A block has at most as many passes as cells, and what it leaves behind stays masked.
+            while in_block == length || !masked[block * length..(block + 1) * length].contains(&true) {
+                (block, in_block) = (block + 1, 0);
+            }
+            in_block += 1;
             let confidence: Vec<f32> = seen.iter().map(|s| s.0).collect();
             let logits = policy.logits(&masked, &confidence, pass as f32 / 40.0);
-            let first = masked.iter().position(|m| *m).unwrap();
-            let own: Vec<usize> =
-                (first / block * block..(first / block + 1) * block).filter(|&c| masked[c]).collect();
-            let mut fired = fire(&logits, &own, temperature, 1.0, |c| uniform(seed, pass as u64, c as u64));
+            let own: Vec<usize> = (block * length..(block + 1) * length).filter(|&c| masked[c]).collect();
+            let mut fired = unmasked(trace, &logits, &own, &mut calls);
             fired.sort_unstable();
             let mut want: Vec<usize> = support::ids(want).iter().map(|&o| o as usize).collect();
             want.sort_unstable();
-            assert_eq!(fired, want, "prompt {} pass {pass}", trace["prompt"]);
+            assert_eq!(fired, want, "{name} pass {pass}");
             fired.iter().for_each(|&c| tokens[start + c] = seen[c].1);
         }
-        assert_eq!(tokens[start..], support::ids(&trace["response"]));
+        assert_eq!(all.len() as u64, trace["steps_taken"].as_u64().unwrap(), "{name}");
+        assert_eq!(tokens[start..], support::ids(&trace["response"]), "{name}");
         count += 1;
     }
-    assert!(count > 4, "{count} traces");
+    assert_eq!(count, 16);
 }

@@ -112,9 +112,17 @@ pub struct Query<'a> {
     /// Blocks of block-causal attention: a row sees its own and those before. `None` is the model's usual: full attention,
     /// or blocks of its own length counted from the canvas's first token.
     pub blocks: Option<Grid>,
+    /// A position whose own row predicts it, whatever the model's shift: in APD's published code the first row of a slice
+    /// has no row before it.
+    pub own_row: Option<usize>,
 }
 
 impl Query<'_> {
+    /// The row that predicts a position of this canvas.
+    pub(crate) fn predicting_row(&self, spec: &Spec, position: usize) -> usize {
+        if self.own_row == Some(position) { position } else { spec.predicting_row(position) }
+    }
+
     /// The blocks of this canvas; `None` where every row sees every row.
     pub(crate) fn grid(&self, spec: &Spec) -> Option<Grid> {
         self.blocks.or_else(|| spec.grid(0, None))

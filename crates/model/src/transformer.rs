@@ -197,7 +197,8 @@ impl Transformer {
 
     /// Rows of the canvas that somebody wants, ascending.
     fn needed_rows(&self, query: &Query<'_>) -> Vec<usize> {
-        let mut rows: Vec<usize> = query.predict.iter().map(|&p| self.spec.predicting_row(p)).collect();
+        let mut rows: Vec<usize> =
+            query.predict.iter().map(|&p| query.predicting_row(&self.spec, p)).collect();
         if let Some((positions, which)) = query.hidden {
             rows.extend(positions.iter().map(|&p| which.of(p)));
         }
@@ -216,7 +217,7 @@ impl Transformer {
             out
         };
         Pass {
-            predicting: gather(&mut query.predict.iter().map(|&p| self.spec.predicting_row(p))),
+            predicting: gather(&mut query.predict.iter().map(|&p| query.predicting_row(&self.spec, p))),
             hidden: query
                 .hidden
                 .map(|(positions, which)| gather(&mut positions.iter().map(|&p| which.of(p)))),

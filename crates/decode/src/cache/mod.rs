@@ -89,7 +89,10 @@ impl RowCache {
 
     /// Notes a pass over these rows of the canvas; one that failed is not noted and is planned again.
     pub fn computed(&mut self, rows: &[usize], tokens: &[u32]) {
-        if matches!(self.policy.reach, Reach::Blocks | Reach::Trailing { .. }) {
+        if matches!(self.policy.reach, Reach::Trailing { .. }) {
+            // What lies before the window is settled for ever, whatever token it was computed with.
+            self.tokens = tokens[..rows.last().map_or(0, |last| last + 1)].to_vec();
+        } else if self.policy.reach == Reach::Blocks {
             let end = rows.last().map_or(0, |last| last + 1);
             self.tokens.truncate(end);
             self.tokens.resize(end, u32::MAX);
@@ -117,12 +120,7 @@ impl RowCache {
         let (tokens, cells) = (at.canvas.tokens(), at.canvas.cells());
         match self.policy.reach {
             Reach::Blocks => self.unfinished(at),
-            Reach::Trailing { window } => {
-                // What the last step decided begins where the tokens first differ; rows never computed follow those kept.
-                let changed = |r: &usize| self.tokens[*r] != tokens[*r];
-                let first = (0..self.tokens.len()).find(changed).unwrap_or(self.tokens.len());
-                ((first + 1).saturating_sub(window).min(self.tokens.len())..tokens.len()).collect()
-            }
+            Reach::Trailing { window } => (self.window_start(tokens, window)..tokens.len()).collect(),
             Reach::Suffix => (at.block.start..tokens.len()).collect(),
             Reach::Window { before, after } => {
                 let end = at.block.end.saturating_add(after).min(tokens.len());
@@ -133,6 +131,23 @@ impl RowCache {
                 (0..tokens.len()).filter(unsettled).collect()
             }
         }
+    }
+
+    /// The first row of a trailing window. What the last step decided begins where the tokens first differ; rows never
+    /// computed follow those kept.
+    fn window_start(&self, tokens: &[u32], window: usize) -> usize {
+        let changed = |r: &usize| self.tokens[*r] != tokens[*r];
+        let first = (0..self.tokens.len()).find(changed).unwrap_or(self.tokens.len());
+        (first + 1).saturating_sub(window).min(self.tokens.len())
+    }
+
+    /// A mask that begins the rows of the next step, where nothing before it may be computed again: a trailing window of 0
+    /// after a step that decided one token. The row before it would predict it on a shifted model; the published code
+    /// takes its own.
+    pub(crate) fn own_row(&self, at: &Moment<'_>) -> Option<usize> {
+        let Reach::Trailing { window: 0 } = self.policy.reach else { return None };
+        let start = self.window_start(at.canvas.tokens(), 0);
+        (!self.tokens.is_empty() && at.canvas.cells().get(start) == Some(&Cell::Masked)).then_some(start)
     }
 
     /// The block, and before it whatever changed since it was computed with all that follows: a finished block is computed

@@ -4,7 +4,7 @@
 //! `head.N.w_q` …), `projection.first` and `projection.second`, `mix`; every matrix `[in, out]`.
 //! Metadata: `demask_predictor`, `d`, `layout`, `hidden_row` (`i` or `i-1`), `final_norm` (`after` or
 //! `before`), `merged`, `heads`, `mix`, `activation`, `scale`, `trained_on`, `validation_mse`,
-//! `backbone`.
+//! `backbone`, `measure` (`tv` or `kl`), and the `demask_part` of all trained parts.
 //!
 //! Files of other programs are read by their names and shapes, and [`Understanding`] says what was
 //! made of them. Invariant: nothing is guessed silently; what cannot be told is refused.
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use demask_model::checkpoint::{Dtype, Mapped, Store, write};
 use demask_model::{Backbone, Rows};
 
+use crate::dependency::Measure;
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
 use crate::dependency::reading::Reading;
@@ -143,7 +144,8 @@ impl Parts {
 
     fn about(&self) -> BTreeMap<String, String> {
         let merged = self.heads.iter().all(|h| matches!(h, Head::Merged(_)));
-        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse } = &self.metadata;
+        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, measure } =
+            &self.metadata;
         let activation = self.projection.as_ref().map(|p| match p.activation {
             Activation::Relu => "relu",
             Activation::Silu => "silu",
@@ -163,6 +165,8 @@ impl Parts {
             ("backbone", backbone.clone()),
             ("trained_on", trained_on.clone()),
             ("validation_mse", validation_mse.map(|v| v.to_string())),
+            ("measure", Some(measure.name().into())),
+            ("demask_part", Some("predictor".into())),
         ];
         fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
@@ -170,7 +174,8 @@ impl Parts {
 
 impl fmt::Display for Understanding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse } = &self.metadata;
+        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, measure } =
+            &self.metadata;
         let dtypes: Vec<String> = self.dtypes.iter().map(ToString::to_string).collect();
         write!(
             f,
@@ -189,6 +194,9 @@ impl fmt::Display for Understanding {
         }
         if let Some(trained_on) = trained_on {
             write!(f, "; trained on {trained_on}")?;
+        }
+        if *measure == Measure::Divergence {
+            write!(f, "; predicts mutual information")?;
         }
         if let Some(mse) = validation_mse {
             write!(f, "; validation MSE {mse}")?;

@@ -19,7 +19,7 @@ use crate::strategy::Step;
 pub use file::{FILE_NAME, Layout, Understanding};
 pub use oracle::{Draws, Masked, Measure, Oracle, Reveals, Set};
 pub use parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};
-pub use predictor::Predictor;
+pub use predictor::{Predictor, softplus};
 
 /// Something that tells the dependency matrix of a step.
 pub trait DependencySource: Send + Sync {

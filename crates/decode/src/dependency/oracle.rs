@@ -36,16 +36,31 @@ pub struct Oracle {
 }
 
 /// What is measured between a position's distribution before and after a reveal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum Measure {
     /// Total variation (eq. 4 of the paper).
     #[default]
+    #[serde(rename = "tv")]
     TotalVariation,
+    #[serde(rename = "kl")]
     /// `KL(after ‖ before)`, whose expectation over the revealed token is the mutual information.
     Divergence,
 }
 
 impl Measure {
+    /// How it is spelled in files and settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TotalVariation => "tv",
+            Self::Divergence => "kl",
+        }
+    }
+
+    /// The measure of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::TotalVariation, Self::Divergence].into_iter().find(|measure| measure.name() == name)
+    }
+
     fn between(self, before: (&[f32], f32), after: (&[f32], f32)) -> f32 {
         match self {
             Self::TotalVariation => total_variation(before.0, before.1, after.0, after.1),
@@ -214,24 +229,36 @@ impl<'a> Reveals<'a> {
         probe: &dyn Probe,
         reveals: &[(&Self, &[u32])],
     ) -> Result<Vec<Dependency>> {
+        let all = Self::reveal_all([measure], probe, reveals)?;
+        Ok(all.into_iter().map(|[one]| one).collect())
+    }
+
+    /// The same by several measures, of the same passes.
+    pub fn reveal_all<const N: usize>(
+        measures: [Measure; N],
+        probe: &dyn Probe,
+        reveals: &[(&Self, &[u32])],
+    ) -> Result<Vec<[Dependency; N]>> {
         let alone = |(base, tokens): &(&Self, &[u32])| -> Vec<Vec<u32>> {
             (0..base.masked.len()).map(|j| base.with(&[(j, tokens[j])])).collect()
         };
         let canvases: Vec<Vec<Vec<u32>>> = reveals.iter().map(alone).collect();
-        let mut data: Vec<Vec<f32>> =
-            reveals.iter().map(|(base, _)| vec![0.0; base.masked.len().pow(2)]).collect();
+        let empty = |base: &Self| vec![0.0_f32; base.masked.len().pow(2)];
+        let mut data: Vec<[Vec<f32>; N]> =
+            reveals.iter().map(|(base, _)| std::array::from_fn(|_| empty(base))).collect();
         let compared =
             reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
-        Self::compare_each(measure, probe, &compared.collect::<Vec<_>>(), |example, j, i, tv| {
+        let compared: Vec<_> = compared.collect();
+        Self::compare_each(measures, probe, &compared, |example, j, i, values: [f32; N]| {
             if i != j {
-                data[example][i * reveals[example].0.masked.len() + j] = tv;
+                let place = i * reveals[example].0.masked.len() + j;
+                data[example].iter_mut().zip(values).for_each(|(data, value)| data[place] = value);
             }
         })?;
-        Ok(data
-            .into_iter()
-            .zip(reveals)
-            .map(|(d, (base, _))| Dependency::from_rows(d, base.masked.len()))
-            .collect())
+        let square = |(data, (base, _)): ([Vec<f32>; N], &(&Self, &[u32]))| {
+            data.map(|data| Dependency::from_rows(data, base.masked.len()))
+        };
+        Ok(data.into_iter().zip(reveals).map(square).collect())
     }
 
     /// Total variation at every masked position after revealing several tokens at once:
@@ -249,8 +276,8 @@ impl<'a> Reveals<'a> {
             reveals.iter().map(|(base, sets)| Rows::zeros(sets.len(), base.masked.len())).collect();
         let compared =
             reveals.iter().zip(&canvases).map(|((base, _), canvases)| (*base, canvases.as_slice()));
-        let tv = Measure::TotalVariation;
-        Self::compare_each(tv, probe, &compared.collect::<Vec<_>>(), |example, set, i, tv| {
+        let tv = [Measure::TotalVariation];
+        Self::compare_each(tv, probe, &compared.collect::<Vec<_>>(), |example, set, i, [tv]| {
             let width = values[example].width;
             values[example].data[set * width + i] = tv;
         })?;
@@ -287,16 +314,18 @@ impl<'a> Reveals<'a> {
         canvases: &[Vec<u32>],
         mut measured: impl FnMut(usize, usize, f32),
     ) -> Result<()> {
-        Self::compare_each(measure, probe, &[(self, canvases)], |_, canvas, i, tv| measured(canvas, i, tv))
+        Self::compare_each([measure], probe, &[(self, canvases)], |_, canvas, i, [tv]| {
+            measured(canvas, i, tv)
+        })
     }
 
-    /// Total variation at every masked position of every canvas against the base it belongs to:
-    /// base, canvas, index into M, value.
-    fn compare_each(
-        measure: Measure,
+    /// These measures at every masked position of every canvas against the base it belongs to:
+    /// base, canvas, index into M, values.
+    fn compare_each<const N: usize>(
+        measures: [Measure; N],
         probe: &dyn Probe,
         bases: &[(&Self, &[Vec<u32>])],
-        mut measured: impl FnMut(usize, usize, usize, f32),
+        mut measured: impl FnMut(usize, usize, usize, [f32; N]),
     ) -> Result<()> {
         let vocab = probe.vocab();
         let questions = bases.iter().flat_map(|(base, canvases)| {
@@ -315,15 +344,16 @@ impl<'a> Reveals<'a> {
             let compare = |(offset, row): (usize, &[f32])| {
                 let (index, _, i) = place(first + offset);
                 let base = bases[index].0;
-                measure.between((base.row(i), base.lse[i]), (row, softmax_stats(row).logsumexp))
+                let after = (row, softmax_stats(row).logsumexp);
+                measures.map(|measure| measure.between((base.row(i), base.lse[i]), after))
             };
-            let tv: Vec<f32> = logits.par_chunks_exact(vocab).enumerate().map(compare).collect();
-            for (offset, tv) in tv.into_iter().enumerate() {
+            let values: Vec<[f32; N]> = logits.par_chunks_exact(vocab).enumerate().map(compare).collect();
+            for (offset, values) in values.into_iter().enumerate() {
                 let (index, canvas, i) = place(first + offset);
-                if !tv.is_finite() {
+                if values.iter().any(|value| !value.is_finite()) {
                     bad.get_or_insert(bases[index].0.masked[i]);
                 }
-                measured(index, canvas, i, tv);
+                measured(index, canvas, i, values);
             }
         })?;
         bad.map_or(Ok(()), |position| Err(Error::NotFinite { position, step: 0 }))

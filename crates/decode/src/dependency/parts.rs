@@ -3,6 +3,7 @@
 
 use demask_model::{HiddenRow, Rows};
 
+use crate::dependency::Measure;
 use crate::error::{Error, Result};
 
 /// How the heads' matrices become one.
@@ -38,6 +39,8 @@ pub struct Metadata {
     pub trained_on: Option<String>,
     /// Validation MSE of the kept checkpoint.
     pub validation_mse: Option<f64>,
+    /// What it predicts: total variation through a sigmoid, or a divergence through a softplus.
+    pub measure: Measure,
 }
 
 impl Metadata {
@@ -49,6 +52,7 @@ impl Metadata {
             backbone: None,
             trained_on: None,
             validation_mse: None,
+            measure: Measure::TotalVariation,
         }
     }
 }

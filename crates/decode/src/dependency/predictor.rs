@@ -1,5 +1,6 @@
 //! The learned dependency predictor (section 4.3): `D̂ = σ(H W_Q (H W_K)ᵀ / √d)` over the hidden
-//! rows of the masked positions, zero diagonal. At inference `W = W_Q W_Kᵀ` is merged, so one d×d
+//! rows of the masked positions, zero diagonal; trained on divergences instead of total variation it ends in a softplus
+//! (mutual information, for the strategy `mi`). At inference `W = W_Q W_Kᵀ` is merged, so one d×d
 //! product per head remains.
 //!
 //! Several heads and a two-layer projection before them (the paper's future directions) are data of
@@ -11,7 +12,7 @@ use demask_model::{HiddenRow, Rows};
 use rayon::prelude::*;
 
 use crate::dependency::parts::{Activation, Head, Metadata, Mix, Parts};
-use crate::dependency::{Dependency, DependencySource};
+use crate::dependency::{Dependency, DependencySource, Measure};
 use crate::error::{Error, Result};
 use crate::strategy::Step;
 
@@ -117,11 +118,19 @@ impl Predictor {
             let scores = head.scores(rows);
             let scale = self.scale;
             let pairs = out.par_iter_mut().zip(&scores.data).with_min_len(least_run());
-            pairs.for_each(|(o, s)| *o += weight / (1.0 + (-s * scale).exp()));
+            match self.metadata.measure {
+                Measure::TotalVariation => pairs.for_each(|(o, s)| *o += weight / (1.0 + (-s * scale).exp())),
+                Measure::Divergence => pairs.for_each(|(o, s)| *o += weight * softplus(s * scale)),
+            }
         }
         (0..size).for_each(|i| out[i * size + i] = 0.0);
         Dependency::from_rows(out, size)
     }
+}
+
+/// `ln(1 + e^x)`, which is above 0 like a divergence.
+pub fn softplus(x: f32) -> f32 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 impl DependencySource for Predictor {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use demask_model::checkpoint::{Dtype, Store};
 use demask_model::{HiddenRow, Rows};
 
+use crate::dependency::Measure;
 use crate::dependency::file::{Layout, Understanding};
 use crate::dependency::names::{self, Role};
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};
@@ -240,7 +241,14 @@ impl<'a> Reading<'a> {
                 FinalNorm::After
             }
         };
+        let measure = match self.about.get("measure") {
+            None => Measure::TotalVariation,
+            Some(name) => Measure::named(name).ok_or_else(|| {
+                self.bad(&format!("its metadata says measure = {name:?}, which must be tv or kl"))
+            })?,
+        };
         Ok(Metadata {
+            measure,
             hidden_row,
             final_norm,
             backbone: self.about.get("backbone").cloned(),

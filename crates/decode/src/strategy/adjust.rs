@@ -7,6 +7,7 @@
 //! write is barred throughout. It needs the hidden rows of all positions, so no cache fits it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use demask_kernels::softmax_stats;
 use demask_model::Rows;
@@ -65,7 +66,7 @@ impl Strategy for Adjusted {
             step.hidden.filter(|h| h.len() == step.canvas.tokens().len()).ok_or_else(missing)?.clone();
         let mut tokens = step.canvas.tokens().to_vec();
         let mut rows = first.clone();
-        let count = self.schedule.count(step);
+        let (count, mut inner_seconds) = (self.schedule.count(step), 0.0);
         let (mut chosen, mut drawn): (Vec<usize>, Vec<Drawn>) = (Vec::new(), Vec::new());
         while chosen.len() < count {
             let left: Vec<usize> = (0..step.masked.len()).filter(|i| !chosen.contains(i)).collect();
@@ -76,14 +77,17 @@ impl Strategy for Adjusted {
             chosen.push(index);
             tokens[step.masked[index]] = token;
             if chosen.len() < count {
+                let begun = Instant::now();
                 hidden = self.layer.forward(&step.probe.embed(&tokens)?, &hidden);
                 rows = barred(step.probe.head(&masked(step, &hidden))?, first);
+                inner_seconds += begun.elapsed().as_secs_f64();
             }
         }
         let stop = if count == step.masked.len() { Stop::AllTaken } else { Stop::Count };
         let inner_calls = count.saturating_sub(1);
         let (tokens, last) = (TokenRule::Given(drawn), self.schedule.is_last(step));
-        Ok(Selection { chosen, tokens, stop: Some(stop), inner_calls, last, ..Selection::default() })
+        let stop = Some(stop);
+        Ok(Selection { chosen, tokens, stop, inner_calls, inner_seconds, last, ..Selection::default() })
     }
 }
 

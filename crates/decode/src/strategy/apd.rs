@@ -8,8 +8,9 @@
 //! must agree; at temperature 0 both are the same. Ties go to the lowest token.
 //!
 //! `lookahead` cuts the canvas off behind so many cells, as the published code does, and `window` keeps keys and values of
-//! everything more than so many rows before what the last pass decided. Quirks of the code, not kept: temperature is
-//! applied twice to the draft; a window of 0 keeps the keys of masks for ever. Known cells between masks (infilling) go to
+//! everything more than so many rows before what the last pass decided. Quirks of the code, kept: with a window of 0 the
+//! first token of each pass keeps the keys of its mask for ever, and after a pass that kept one token the next position is
+//! predicted by its own row. Not kept: temperature is applied twice to the draft. Known cells between masks (infilling) go to
 //! the assistant as they are and stop nothing. Tokens that only one model knows pass as first token only.
 
 use demask_model::Rows;
@@ -43,8 +44,9 @@ pub(super) const ENTRY: Entry = Entry {
         Param {
             key: "window",
             default: "",
-            kind: Kind::Count,
-            help: "rows recomputed up to the first token of the last pass; earlier ones keep keys and values (all if not given)",
+            kind: Kind::Whole,
+            help: "rows recomputed up to the first token of the last pass; earlier ones keep keys and values (all if not given); \
+                   with 0, as in the published code, each pass's first token keeps the keys of its mask for ever",
         },
         Param {
             key: "rule",

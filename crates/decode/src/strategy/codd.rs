@@ -4,7 +4,8 @@
 //!
 //! The prior is static, so it acts only once the part of the block that is masked is below `gamma` (strictly); before that
 //! it is the base rule alone. Quirk of the reference code, kept: `tau` sharpens the marginals only, and latent sampling makes
-//! even temperature 0 random. The chain runs from the first mask of the step to the last. Ties go left.
+//! even temperature 0 random. The chain runs from the first mask of the step to the last, and over up to 32 decided cells on
+//! either side. Ties go left.
 
 use std::sync::Arc;
 
@@ -17,6 +18,9 @@ use crate::rule::{EVEN_STEPS, Schedule, TOKENS_PER_STEP, kept_rows};
 use crate::sampler::ScoreDtype;
 use crate::strategy::{Drawn, Keep, Needs, Selection, Step, Strategy, TokenRule};
 use crate::trained::Prior;
+
+/// Decided cells of the response on either side of the masks that the chain reads: the published block.
+const CONTEXT: usize = 32;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "codd",
@@ -104,7 +108,7 @@ impl Strategy for Codd {
 impl Codd {
     /// `ln p_i + ln B[s_i]` of every mask, for states drawn together.
     fn join(&self, step: &Step<'_>, rows: &demask_model::Rows) -> Vec<Vec<f32>> {
-        let (first, last) = (step.masked[0], step.masked[step.masked.len() - 1]);
+        let (first, last) = reach(step);
         let sharpened: Vec<Vec<f32>> = rows.iter().map(|row| sharpen(row, self.tau)).collect();
         let place = |position: usize| step.masked.binary_search(&position);
         let evidence = (first..=last).map(|position| match place(position) {
@@ -124,6 +128,16 @@ impl Codd {
         };
         sharpened.iter().enumerate().map(join).collect()
     }
+}
+
+/// The first and the last cell of the chain: the masks, and decided cells of the response beside them.
+fn reach(step: &Step<'_>) -> (usize, usize) {
+    let (response, mask) = (step.canvas.response(), step.canvas.ids().mask);
+    let decided = |&p: &usize| step.canvas.tokens()[p] != mask;
+    let (first, last) = (step.masked[0], step.masked[step.masked.len() - 1]);
+    let before = (response.start.max(first.saturating_sub(CONTEXT))..first).rev().take_while(decided);
+    let after = (last + 1..response.end.min(last + 1 + CONTEXT)).take_while(decided);
+    (before.last().unwrap_or(first), after.last().unwrap_or(last))
 }
 
 /// `softmax(z/τ)`.

@@ -50,6 +50,8 @@ use crate::registry::Entry;
 use crate::rng::Rng;
 use crate::sampler::{Sampling, ScoreDtype};
 
+pub use policy::{Decision, Learned};
+
 /// Every strategy of this crate.
 pub const ALL: &[Entry] = &[
     demask::ENTRY,
@@ -283,6 +285,8 @@ pub struct Selection {
     pub dependency: Option<Dependency>,
     /// Layers it ran again within the step, besides whole passes.
     pub inner_calls: usize,
+    /// Seconds of those.
+    pub inner_seconds: f64,
     /// The block's schedule ends with this step: masks that are left compete with those of the next block, as in
     /// LLaDA's own loop, and stay masks after the last block.
     pub last: bool,

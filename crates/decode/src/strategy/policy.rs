@@ -2,11 +2,12 @@
 //! model is there, and of the passes so far; each mask of the block fires with probability `min(1, β·σ(b_i/τ))`. Tokens are
 //! the model's arg-max.
 //!
-//! Strictness: a mask fires if its draw lies below its chance. When none fires, the largest `b` (the published
-//! `bernoulli-argmax`; ties go left). The published `bernoulli` may leave masks behind; not kept. Under a cache, cells whose
+//! Strictness: a mask fires if its draw lies below its chance. When none fires, the largest `b` is taken (the published
+//! `bernoulli-argmax`; ties go left). The published `bernoulli` may leave masks behind; not kept. `mode=plackett-luce` is the
+//! published `dpls`, `mode=threshold` Learn2PD's rule. Under a cache, cells whose
 //! rows were not computed keep the confidence they had.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::canvas::Cell;
 use crate::error::{Error, Result};
@@ -16,7 +17,7 @@ use crate::rng::Purpose;
 use crate::rule::Seen;
 use crate::strategy::{Extent, Needs, Selection, Step, Stop, Strategy, TokenRule};
 use crate::trained::Policy;
-use crate::trained::policy::fire;
+use crate::trained::policy::{fire, plackett_luce, surest};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "policy",
@@ -37,6 +38,19 @@ pub(super) const ENTRY: Entry = Entry {
             kind: Kind::Number(0.0, f64::INFINITY),
             help: "factor on the chance of each mask: more is faster",
         },
+        Param {
+            key: "mode",
+            default: "bernoulli",
+            kind: Kind::Choice(&["bernoulli", "plackett-luce", "threshold"]),
+            help: "each mask by its own chance, one after the other until a stop is drawn, or all above a threshold \
+                   (Learn2PD's rule, for a policy trained on what is finally written)",
+        },
+        Param {
+            key: "threshold",
+            default: "0.9",
+            kind: Kind::Number(0.0, 1.0),
+            help: "what σ(b/τ) must exceed (>) with mode=threshold",
+        },
     ],
     build: |values| {
         let missing = || Error::Missing {
@@ -44,20 +58,84 @@ pub(super) const ENTRY: Entry = Entry {
             what: "a trained policy: put policy.safetensors into the checkpoint's folder, or train one"
                 .into(),
         };
+        let mode = match values.text("mode") {
+            "plackett-luce" => Mode::PlackettLuce,
+            "threshold" => Mode::Above(values.number("threshold") as f32),
+            _ => Mode::Bernoulli,
+        };
         Ok(Box::new(Learned {
             policy: values.context.policy.clone().ok_or_else(missing)?,
             temperature: values.number("tau") as f32,
             beta: values.number("beta") as f32,
+            mode,
             seen: Seen::default(),
+            heard: None,
         }))
     },
 };
 
-struct Learned {
+/// The strategy of a policy, which may be listened to.
+pub struct Learned {
     policy: Arc<Policy>,
     temperature: f32,
     beta: f32,
+    mode: Mode,
     seen: Seen,
+    heard: Option<Arc<Mutex<Vec<Decision>>>>,
+}
+
+/// How logits become decisions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mode {
+    Bernoulli,
+    PlackettLuce,
+    /// Everything surer than this.
+    Above(f32),
+}
+
+/// What a policy saw and did in one step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Whether each cell of the response is masked.
+    pub masked: Vec<bool>,
+    /// The model's top-1 probability there.
+    pub confidence: Vec<f32>,
+    /// Passes so far over the response's length.
+    pub time: f32,
+    /// Cells that could be taken.
+    pub open: Vec<usize>,
+    /// Those that fired; where none did, the surest was taken all the same.
+    pub fired: Vec<usize>,
+}
+
+impl Learned {
+    /// Each mask fires by chance, at temperature 1; what it sees and does goes to `heard`.
+    pub fn listened(policy: Arc<Policy>, heard: Arc<Mutex<Vec<Decision>>>) -> Self {
+        let (temperature, beta, mode) = (1.0, 1.0, Mode::Bernoulli);
+        Self { policy, temperature, beta, mode, seen: Seen::default(), heard: Some(heard) }
+    }
+
+    fn decide(&self, step: &Step<'_>, logits: &[f32], own: &[usize]) -> Vec<usize> {
+        let response = step.canvas.response();
+        let slot = |cell: usize| (response.start + cell) as u64;
+        let draw = |cell: usize| step.rng.uniform(Purpose::Position, step.index as u64, slot(cell));
+        match self.mode {
+            Mode::Bernoulli => fire(logits, own, self.temperature, self.beta, draw),
+            Mode::Above(bar) => {
+                let sure = |&&i: &&usize| 1.0 / (1.0 + (-logits[i] / self.temperature).exp()) > bar;
+                own.iter().filter(sure).copied().collect()
+            }
+            Mode::PlackettLuce => {
+                let gumbel = |cell: Option<usize>| {
+                    step.rng.gumbel(Purpose::Noise, step.index as u64, cell.map_or(u64::MAX, slot))
+                };
+                let scaled: Vec<f32> = logits.iter().map(|b| b / self.temperature).collect();
+                // A factor β on every chance lowers the bar by its logarithm.
+                let first = step.rng.uniform(Purpose::Reveal, step.index as u64, 0);
+                plackett_luce(&scaled, own, -f64::from(self.beta).ln(), first, gumbel)
+            }
+        }
+    }
 }
 
 impl Strategy for Learned {
@@ -81,12 +159,14 @@ impl Strategy for Learned {
         let time = step.index as f32 / response.len() as f32;
         let logits = self.policy.logits(&masked, &confidence, time);
         let own: Vec<usize> = step.masked.iter().map(|p| p - response.start).collect();
-        let draw = |cell: usize| {
-            step.rng.uniform(Purpose::Position, step.index as u64, (response.start + cell) as u64)
-        };
-        let fired = fire(&logits, &own, self.temperature, self.beta, draw);
-        let index = |cell: &usize| own.binary_search(cell).ok();
-        let chosen: Vec<usize> = fired.iter().filter_map(index).collect();
+        let fired = self.decide(step, &logits, &own);
+        let taken =
+            if fired.is_empty() { surest(&logits, &own).into_iter().collect() } else { fired.clone() };
+        if let Some(heard) = &self.heard {
+            let decision = Decision { masked, confidence, time, open: own.clone(), fired };
+            heard.lock().unwrap_or_else(PoisonError::into_inner).push(decision);
+        }
+        let chosen: Vec<usize> = taken.iter().filter_map(|cell| own.binary_search(cell).ok()).collect();
         let stop = if chosen.len() == own.len() { Stop::AllTaken } else { Stop::NoCandidate };
         Ok(Selection { chosen, tokens: TokenRule::Argmax, stop: Some(stop), ..Selection::default() })
     }

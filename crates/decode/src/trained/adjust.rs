@@ -44,6 +44,12 @@ struct Norms {
     out: Vec<f32>,
 }
 
+impl Norms {
+    fn all(&self) -> [&[f32]; 5] {
+        [&self.embed, &self.hidden, &self.attention, &self.mlp, &self.out]
+    }
+}
+
 /// `x·Wᵀ (+ b)`.
 #[derive(Debug, Clone)]
 struct Linear {
@@ -57,8 +63,8 @@ impl Adjust {
         let store = Store::open_file(path)?;
         let header = PartHeader::read(&store, "adjust")?;
         let bad = |why: &str| Error::Part(format!("{} is not a usable sampler: {why}", path.display()));
-        let row = store.metadata().get("hidden_row").map_or("i-1", String::as_str);
-        let hidden_row = HiddenRow::named(row).ok_or_else(|| bad("its hidden_row must be i or i-1"))?;
+        // The review code's file does not say; it reads what predicts a position, as every layer of this kind does.
+        let hidden_row = header.hidden_row.unwrap_or_else(|| Self::row_of(spec));
         let linear = |name: &str| {
             let bias = format!("{name}.bias");
             let bias = store.contains(&bias).then(|| matrix(&store, &bias)).transpose()?;
@@ -91,8 +97,14 @@ impl Adjust {
         };
         let (d, q, kv) = (spec.hidden, spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         let fits = (adjust.join.weight.len(), adjust.join.weight.width) == (d, 2 * d)
-            && (adjust.q.weight.len(), adjust.k.weight.len(), adjust.o.weight.len()) == (q, kv, d);
+            && (adjust.q.weight.len(), adjust.k.weight.len(), adjust.o.weight.len()) == (q, kv, d)
+            && adjust.norms.all().iter().all(|norm| norm.len() == d);
         if fits { Ok(adjust) } else { Err(bad("its matrices do not fit the backbone")) }
+    }
+
+    /// The rows that predict positions, which it reads.
+    pub fn row_of(spec: &Spec) -> HiddenRow {
+        if spec.shift.is_some() { HiddenRow::IMinusOne } else { HiddenRow::I }
     }
 
     /// What its file says.

@@ -10,8 +10,8 @@ pub mod prior;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use demask_model::checkpoint::{Dtype, Mapped, Store, write};
-use demask_model::{Backbone, Rows};
+use demask_model::checkpoint::{Mapped, Store, write};
+use demask_model::{Backbone, HiddenRow, Rows};
 
 use crate::error::{Error, Result};
 
@@ -19,18 +19,44 @@ pub use adjust::Adjust;
 pub use policy::Policy;
 pub use prior::Prior;
 
-/// What a part's file says of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What a part's file says of itself: the one header of trained parts.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PartHeader {
-    /// What kind of part it is: `policy`, `prior`, …
+    /// What kind of part it is: `policy`, `prior`, `adjust`.
     pub kind: String,
     /// Fingerprint of the backbone it was trained on; files of other programs do not say.
     pub backbone: Option<String>,
     /// What it was trained on.
     pub trained_on: Option<String>,
+    /// Which hidden rows of the backbone it reads, if any.
+    pub hidden_row: Option<HiddenRow>,
+    /// Its sizes by name.
+    pub sizes: BTreeMap<String, usize>,
+    /// Held-out loss of the kept weights, and what doing without the part would have.
+    pub loss: Option<(f64, f64)>,
 }
 
+/// Before the name of a size in a file's metadata.
+const SIZE: &str = "size.";
+
 impl PartHeader {
+    /// Of a part that is trained on this backbone.
+    pub fn of(kind: &str, backbone: &dyn Backbone, trained_on: &str) -> Self {
+        Self {
+            kind: kind.into(),
+            backbone: Some(backbone.fingerprint()),
+            trained_on: Some(trained_on.into()),
+            ..Self::default()
+        }
+    }
+
+    /// With this size.
+    #[must_use]
+    pub fn sized(mut self, name: &str, size: usize) -> Self {
+        self.sizes.insert(name.into(), size);
+        self
+    }
+
     /// Refuses a backbone that the part was not trained on.
     pub fn check_fit(&self, backbone: &dyn Backbone) -> Result<()> {
         match &self.backbone {
@@ -43,13 +69,25 @@ impl PartHeader {
         }
     }
 
+    /// What the file says, which must be of a part of this kind, or of another program.
     fn read(store: &Store, kind: &str) -> Result<Self> {
         let about = store.metadata();
         if let Some(other) = about.get("demask_part").filter(|k| *k != kind) {
             return Err(Error::Part(format!("{} holds a {other}, not a {kind}", store.path().display())));
         }
         let text = |key: &str| about.get(key).cloned();
-        Ok(Self { kind: kind.into(), backbone: text("backbone"), trained_on: text("trained_on") })
+        let number = |key: &str| about.get(key).and_then(|v| v.parse::<f64>().ok());
+        let size = |(key, value): (&String, &String)| {
+            Some((key.strip_prefix(SIZE)?.to_owned(), value.parse().ok()?))
+        };
+        Ok(Self {
+            kind: kind.into(),
+            backbone: text("backbone"),
+            trained_on: text("trained_on"),
+            hidden_row: about.get("hidden_row").and_then(|row| HiddenRow::named(row)),
+            sizes: about.iter().filter_map(size).collect(),
+            loss: number("validation_loss").zip(number("baseline_loss")),
+        })
     }
 
     fn metadata(&self) -> BTreeMap<String, String> {
@@ -57,8 +95,14 @@ impl PartHeader {
             ("demask_part", Some(self.kind.clone())),
             ("backbone", self.backbone.clone()),
             ("trained_on", self.trained_on.clone()),
+            ("hidden_row", self.hidden_row.map(|row| row.to_string())),
+            ("validation_loss", self.loss.map(|loss| loss.0.to_string())),
+            ("baseline_loss", self.loss.map(|loss| loss.1.to_string())),
         ];
-        fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        let fields = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        fields
+            .chain(self.sizes.iter().map(|(name, size)| (format!("{SIZE}{name}"), size.to_string())))
+            .collect()
     }
 }
 
@@ -73,14 +117,14 @@ fn matrix(store: &Store, name: &str) -> Result<Rows> {
     }
 }
 
-/// Writes named matrices with the header, through a temporary neighbour.
-fn save(path: &Path, header: &PartHeader, tensors: &[(&str, &Rows)]) -> Result<()> {
+/// A named tensor of a part: name, shape, values.
+pub type Named<'a> = (&'a str, &'a [usize], &'a [f32]);
+
+/// Writes named tensors with the header, through a temporary neighbour.
+pub fn write_part(path: &Path, header: &PartHeader, tensors: &[Named<'_>]) -> Result<()> {
     let tensors: Vec<(String, Mapped)> = tensors
         .iter()
-        .map(|(name, m)| {
-            let mapped = Mapped::from_f32(&[m.len(), m.width], m.data.clone());
-            ((*name).to_owned(), mapped.to_dtype(Dtype::F32))
-        })
+        .map(|(name, shape, values)| ((*name).to_owned(), Mapped::from_f32(shape, values.to_vec())))
         .collect();
     write::file(path, &tensors, &header.metadata())?;
     Ok(())

@@ -13,7 +13,7 @@ use demask_model::checkpoint::Store;
 use half::bf16;
 
 use crate::error::{Error, Result};
-use crate::trained::{PartHeader, matrix};
+use crate::trained::{Named, PartHeader, matrix};
 
 /// A policy with its weights.
 #[derive(Debug, Clone)]
@@ -50,10 +50,44 @@ impl Policy {
     pub fn load(path: &Path) -> Result<Self> {
         let store = Store::open_file(path)?;
         let prefix = if store.contains("base_policy.output_proj.weight") { "base_policy." } else { "" };
-        let bad = |why: &str| Error::Part(format!("{} is not a usable policy: {why}", path.display()));
-        let vector = |name: &str| Ok::<_, Error>(matrix(&store, &format!("{prefix}{name}"))?.data);
+        if store.contains(&format!("{prefix}transformer_blocks.1.norm1.weight")) {
+            return Err(Error::Part(format!(
+                "{} is not a usable policy: it has more than one block",
+                path.display()
+            )));
+        }
+        let header = PartHeader::read(&store, "policy")?;
+        // Published files may not say; their heads are two.
+        let said = store.metadata().get("num_heads").and_then(|h| h.parse().ok());
+        let heads = header.sizes.get("heads").copied().or(said).unwrap_or(2).max(1);
+        let policy = Self::build(header, heads, &|name| matrix(&store, &format!("{prefix}{name}")))?;
+        if policy.fits() {
+            return Ok(policy);
+        }
+        Err(Error::Part(format!(
+            "{} is not a usable policy: its matrices do not fit one another",
+            path.display()
+        )))
+    }
+
+    /// Of tensors in memory, by the names of the published checkpoints.
+    pub fn of(header: PartHeader, heads: usize, tensors: &[Named<'_>]) -> Result<Self> {
+        let policy = Self::build(header, heads.max(1), &|name| {
+            let found = tensors.iter().find(|(own, ..)| *own == name);
+            let (_, shape, values) = found.ok_or_else(|| Error::Part(format!("a policy needs `{name}`")))?;
+            Ok(Rows { data: values.to_vec(), width: shape.last().copied().unwrap_or(1).max(1) })
+        })?;
+        if policy.fits() {
+            Ok(policy)
+        } else {
+            Err(Error::Part("a policy's matrices must fit one another".into()))
+        }
+    }
+
+    fn build(header: PartHeader, heads: usize, tensor: &dyn Fn(&str) -> Result<Rows>) -> Result<Self> {
+        let vector = |name: &str| Ok::<_, Error>(tensor(name)?.data);
         let layer = |name: &str| {
-            let weight = matrix(&store, &format!("{prefix}{name}.weight"))?;
+            let weight = tensor(&format!("{name}.weight"))?;
             Ok::<_, Error>(Layer { weight, bias: vector(&format!("{name}.bias"))? })
         };
         let norm = |name: &str| {
@@ -61,14 +95,10 @@ impl Policy {
             Ok::<_, Error>(Norm { weight, bias })
         };
         let block = |name: &str| format!("transformer_blocks.0.{name}");
-        if store.contains(&format!("{prefix}transformer_blocks.1.norm1.weight")) {
-            return Err(bad("it has more than one block"));
-        }
-        let heads = store.metadata().get("num_heads").and_then(|h| h.parse().ok()).unwrap_or(2);
-        let policy = Self {
-            header: PartHeader::read(&store, "policy")?,
+        Ok(Self {
+            header,
             heads,
-            mask_embedding: matrix(&store, &format!("{prefix}mask_embedding.weight"))?,
+            mask_embedding: tensor("mask_embedding.weight")?,
             time: [layer("time_mlp.0")?, layer("time_mlp.2")?],
             confidence: layer("confidence_proj")?,
             ada: layer(&block("ada_conditioning"))?,
@@ -77,14 +107,16 @@ impl Policy {
             out: layer(&block("out_proj"))?,
             feed: [layer(&block("linear1"))?, layer(&block("linear2"))?],
             head: layer("output_proj")?,
-        };
-        let d = policy.mask_embedding.width;
-        let fits = policy.confidence.weight.len() == d
-            && policy.ada.weight.len() == 6 * d
-            && policy.mask_embedding.len() == 2
-            && d.is_multiple_of(2 * heads)
-            && policy.head.weight.len() == 1;
-        if fits { Ok(policy) } else { Err(bad("its matrices do not fit one another")) }
+        })
+    }
+
+    fn fits(&self) -> bool {
+        let d = self.mask_embedding.width;
+        self.confidence.weight.len() == d
+            && self.ada.weight.len() == 6 * d
+            && self.mask_embedding.len() == 2
+            && d.is_multiple_of(2 * self.heads)
+            && self.head.weight.len() == 1
     }
 
     /// What its file says.
@@ -224,8 +256,8 @@ fn erf(x: f64) -> f64 {
     value.copysign(x)
 }
 
-/// Which masks fire: of each with probability `min(1, β·σ(b/τ))`, else the largest logit (ties left). `masks` are indices
-/// into the logits; `uniform` gives a draw for each.
+/// Which masks fire: each with probability `min(1, β·σ(b/τ))`. `masks` are indices into the logits; `uniform` gives a draw
+/// for each.
 pub fn fire(
     logits: &[f32],
     masks: &[usize],
@@ -234,12 +266,38 @@ pub fn fire(
     uniform: impl Fn(usize) -> f64,
 ) -> Vec<usize> {
     let chance = |&i: &usize| (beta / (1.0 + (-logits[i] / temperature).exp())).min(1.0);
-    let fired: Vec<usize> = masks.iter().copied().filter(|i| uniform(*i) < f64::from(chance(i))).collect();
-    if !fired.is_empty() {
-        return fired;
-    }
-    let best = masks.iter().copied().reduce(|best, i| if logits[i] > logits[best] { i } else { best });
-    best.into_iter().collect()
+    masks.iter().copied().filter(|i| uniform(*i) < f64::from(chance(i))).collect()
+}
+
+/// The mask with the largest logit; ties go left.
+pub fn surest(logits: &[f32], masks: &[usize]) -> Option<usize> {
+    masks.iter().copied().reduce(|best, i| if logits[i] > logits[best] { i } else { best })
+}
+
+/// Masks drawn one after the other until STOP is (the published `dpls`): the first from softmax(b), then all whose noisy
+/// logit is above that of STOP, `stop` with noise `gumbel(None)`.
+pub fn plackett_luce(
+    logits: &[f32],
+    masks: &[usize],
+    stop: f64,
+    first: f64,
+    gumbel: impl Fn(Option<usize>) -> f64,
+) -> Vec<usize> {
+    let largest = masks.iter().map(|&i| f64::from(logits[i])).fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = masks.iter().map(|&i| (f64::from(logits[i]) - largest).exp()).collect();
+    let (sum, mut reached): (f64, f64) = (weights.iter().sum(), 0.0);
+    let forced = weights.iter().position(|weight| {
+        reached += weight / sum;
+        reached >= first
+    });
+    let Some(forced) = forced.or_else(|| masks.len().checked_sub(1)).map(|at| masks[at]) else {
+        return Vec::new();
+    };
+    let bar = stop + gumbel(None);
+    let noisy = |i: usize| f64::from(logits[i]) + gumbel(Some(i));
+    let mut others: Vec<usize> = masks.iter().copied().filter(|&i| i != forced && noisy(i) > bar).collect();
+    others.sort_by(|&a, &b| noisy(b).total_cmp(&noisy(a)));
+    std::iter::once(forced).chain(others).collect()
 }
 
 #[cfg(test)]
@@ -272,9 +330,11 @@ mod tests {
     fn masks_fire_by_chance_or_the_best_does() {
         let logits = [0.0, 2.0, -1.0, 2.0];
         assert_eq!(fire(&logits, &[0, 1, 2], 1.0, 1.0, |i| [0.49, 0.9, 0.2][i]), [0, 2]);
-        assert_eq!(fire(&logits, &[0, 1, 2, 3], 1.0, 1.0, |_| 0.999), [1], "ties go left");
+        assert!(fire(&logits, &[0, 1, 2, 3], 1.0, 1.0, |_| 0.999).is_empty());
+        assert_eq!(surest(&logits, &[0, 1, 2, 3]), Some(1), "ties go left");
         assert_eq!(fire(&logits, &[0, 2], 1.0, f32::INFINITY, |_| 0.999), [0, 2], "all at once");
-        assert_eq!(fire(&[f32::NEG_INFINITY; 3], &[1, 2], 1.0, 1.0, |_| 1e-9), [1]);
+        assert!(fire(&[f32::NEG_INFINITY; 3], &[1, 2], 1.0, 1.0, |_| 1e-9).is_empty());
+        assert_eq!((surest(&[f32::NEG_INFINITY; 3], &[1, 2]), surest(&logits, &[])), (Some(1), None));
     }
 
     #[test]
@@ -289,7 +349,11 @@ mod tests {
     #[test]
     fn another_backbones_part_is_refused() {
         let table = Tabular::new(1, 2, vec![1.0, 1.0]).unwrap();
-        let of = |backbone: Option<String>| PartHeader { kind: "policy".into(), backbone, trained_on: None };
+        let of = |backbone: Option<String>| PartHeader {
+            kind: "policy".into(),
+            backbone,
+            ..PartHeader::default()
+        };
         assert!(
             of(Some(table.fingerprint())).check_fit(&table).is_ok() && of(None).check_fit(&table).is_ok()
         );

@@ -8,7 +8,7 @@ use demask_model::Rows;
 use demask_model::checkpoint::Store;
 
 use crate::error::{Error, Result};
-use crate::trained::{PartHeader, matrix, save};
+use crate::trained::{Named, PartHeader, matrix, write_part};
 
 /// A hidden Markov model.
 #[derive(Debug, Clone)]
@@ -59,10 +59,15 @@ impl Prior {
 
     /// Writes it, through a temporary neighbour.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let initial = Rows { width: self.initial.len(), data: self.initial.clone() };
+        let (states, vocab) = (self.initial.len(), self.vocab());
         let header = PartHeader { kind: "prior".into(), ..self.header.clone() };
-        let parts = [("initial", &initial), ("transition", &self.transition), ("emission", &self.emission)];
-        save(path, &header, &parts)
+        let header = header.sized("states", states).sized("vocab", vocab);
+        let parts: [Named<'_>; 3] = [
+            ("initial", &[1, states], &self.initial),
+            ("transition", &[states, states], &self.transition.data),
+            ("emission", &[states, vocab], &self.emission.data),
+        ];
+        write_part(path, &header, &parts)
     }
 
     /// What its file says.
@@ -207,6 +212,47 @@ mod tests {
                     assert!((marginal(token) - f64::from(*want)).abs() < 1e-5, "cell {cell} token {token}");
                 }
             }
+        }
+    }
+
+    /// Every sequence scored by the chain with its tokens clamped, times what the model says of each.
+    #[test]
+    fn the_joint_and_its_most_probable_sequence_are_those_of_enumeration() {
+        for case in fixture("rivals-toy/codd.json")["cases"].as_array().unwrap() {
+            let (initial, transition) = (numbers(&case["initial"]), rows(&case["transition"]));
+            let prior =
+                Prior::new(PartHeader::default(), initial, transition, rows(&case["emission"])).unwrap();
+            let p = rows(&case["token_probabilities"]);
+            let known = |cell: usize| case["known"][cell.to_string()].as_u64().map(|t| t as usize);
+            let partition = case["partition"].as_f64().unwrap();
+            let (mut best, mut sum) = ((0.0, Vec::new()), 0.0);
+            for number in 0..p.width.pow(p.len() as u32) {
+                let digit = |cell: usize| number / p.width.pow(cell as u32) % p.width;
+                let tokens: Vec<usize> = (0..p.len()).map(digit).collect();
+                if (0..p.len()).any(|cell| known(cell).is_some_and(|t| t != tokens[cell])) {
+                    continue;
+                }
+                let evidence = tokens.iter().map(|&t| prior.hard(t as u32)).collect();
+                let free = (0..p.len()).filter(|&cell| known(cell).is_none());
+                let own: f64 = free.map(|cell| f64::from(p.row(cell)[tokens[cell]])).product();
+                let joint = prior.chain(evidence).log_partition.exp() * own / partition;
+                sum += joint;
+                if joint > best.0 {
+                    best = (joint, tokens.clone());
+                }
+                let name = tokens.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+                if let Some(want) = case["joint"][&name].as_f64() {
+                    assert!((joint - want).abs() < 1e-6, "{name}: {joint} {want}");
+                }
+            }
+            assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+            let want: Vec<usize> = case["most_probable"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|t| t.as_u64().unwrap() as usize)
+                .collect();
+            assert_eq!(best.1, want);
         }
     }
 
