@@ -1,9 +1,10 @@
-//! Training: TV cache, dependency predictor, pre-training of small backbones.
+//! Training: TV cache, dependency predictor, other parts beside the backbone, pre-training of small backbones.
 
 pub mod data;
 pub mod error;
 pub mod fit;
 pub mod optimizer;
+pub mod part;
 pub mod predictor;
 pub mod pretrain;
 pub mod schedule;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use demask_decode::dependency::Measure;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -41,8 +42,16 @@ pub struct Config {
     pub validations_per_epoch: u64,
     /// Files that are shuffled together and held in memory.
     pub window: usize,
+    /// What is predicted: total variation (the paper), or the divergence whose mean is the mutual information.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub target: Measure,
     /// The predictor.
     pub architecture: Architecture,
+}
+
+/// Whether it is the paper's target, which states of earlier versions do not name.
+fn is_usual(measure: &Measure) -> bool {
+    *measure == Measure::TotalVariation
 }
 
 impl Default for Config {
@@ -62,6 +71,7 @@ impl Default for Config {
             validation_examples: 4096,
             validations_per_epoch: 4,
             window: 32,
+            target: Measure::TotalVariation,
             architecture: Architecture::default(),
         }
     }

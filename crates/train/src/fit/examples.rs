@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use demask_decode::dependency::Measure;
 use demask_model::{Backbone, HiddenRow, Query};
 
 use super::split::Place;
@@ -19,6 +20,7 @@ pub struct Examples<'a> {
     cache: &'a Cache,
     backbone: Option<&'a dyn Backbone>,
     row: HiddenRow,
+    measure: Measure,
     columns: Columns,
     window: usize,
     files: HashMap<usize, Vec<Example>>,
@@ -32,13 +34,18 @@ impl<'a> Examples<'a> {
         row: HiddenRow,
         backbone: Option<&'a dyn Backbone>,
         window: usize,
+        measure: Measure,
     ) -> Result<Self> {
+        if measure == Measure::Divergence && !cache.header().settings.divergence {
+            let allowed = "tv, because the cache stores no divergences; generate one with --divergence";
+            return Err(Error::Setting { name: "the target", value: measure.name().into(), allowed });
+        }
         let stored = cache.header().settings.hidden.has(row);
         let columns = Columns {
             tokens: !stored,
-            dependency: true,
             hidden_i: stored && row == HiddenRow::I,
             hidden_i_minus_1: stored && row == HiddenRow::IMinusOne,
+            ..Columns::of(measure)
         };
         let setting = |name, value: String, allowed| Err(Error::Setting { name, value, allowed });
         match backbone.filter(|_| !stored) {
@@ -52,7 +59,7 @@ impl<'a> Examples<'a> {
                     format!("{} and the cache of {}", backbone.fingerprint(), cache.header().backbone);
                 setting("the model's fingerprint", value, "that of the cache")
             }
-            backbone => Ok(Self { cache, backbone, row, columns, window, files: HashMap::new() }),
+            backbone => Ok(Self { cache, backbone, row, measure, columns, window, files: HashMap::new() }),
         }
     }
 
@@ -100,7 +107,7 @@ impl<'a> Examples<'a> {
                 (None, Some(stored)) => stored.to_f32(),
                 (None, None) => Vec::new(),
             };
-            batch.push(&rows, &example.dependency.to_f32(), example.positions.len());
+            batch.push(&rows, &example.measured(self.measure), example.positions.len());
         }
         Ok(batch)
     }

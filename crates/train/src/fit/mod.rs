@@ -19,3 +19,4 @@ pub use examples::Examples;
 pub use report::{Bin, Report};
 pub use run::{Fit, FitProgress, Fitted, Watcher, best};
 pub use split::{Place, Split};
+pub(crate) use state::State;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::Path;
 
+use demask_decode::dependency::Measure;
 use demask_model::checkpoint::write;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,9 @@ pub struct Bin {
 pub struct Report {
     /// Which hidden row stands for a position.
     pub hidden_row: String,
+    /// What is predicted: total variation, or divergence.
+    #[serde(default)]
+    pub measure: Measure,
     /// Error of the predictor.
     pub validation_mse: f64,
     /// Error of the training mean.
@@ -64,18 +68,19 @@ pub struct Report {
 pub(super) struct Baselines {
     distances: Distances,
     repeats: Repeats,
+    measure: Measure,
 }
 
 impl Baselines {
     /// Reads every matrix of the cache once; means are over the training side.
-    pub(super) fn of(cache: &Cache, split: &Split) -> Result<Self> {
-        let mut baselines = Self { distances: Distances::default(), repeats: Repeats::default() };
+    pub(super) fn of(cache: &Cache, split: &Split, measure: Measure) -> Result<Self> {
+        let mut baselines = Self { distances: Distances::default(), repeats: Repeats::default(), measure };
         let mut training = split.training.iter().peekable();
-        let columns = Columns { dependency: true, ..Columns::default() };
+        let columns = Columns::of(measure);
         for file in 0..cache.manifest().files.len() {
             let mut last: Option<(Example, Vec<f32>)> = None;
             for (row, example) in cache.read(file, columns)?.into_iter().enumerate() {
-                let values = example.dependency.to_f32();
+                let values = example.measured(measure);
                 if training.next_if(|place| place.file == file && place.row == row).is_some() {
                     baselines.distances.add(&example.positions, &values);
                 }
@@ -101,7 +106,7 @@ impl Report {
         let stride = pairs.div_ceil(PAIRS).max(1);
         let mut start = 0;
         for example in held {
-            let (positions, measured) = (&example.positions, example.dependency.to_f32());
+            let (positions, measured) = (&example.positions, example.measured(baselines.measure));
             let size = positions.len();
             for index in (0..size * size).filter(|index| index / size != index % size) {
                 let (target, guess) = (f64::from(measured[index]), f64::from(predicted[start + index]));
@@ -123,6 +128,7 @@ impl Report {
             r_squared: 1.0 - sums.error / count / variance,
             rank_correlation: rank_correlation(&sample),
             calibration: calibration(sample),
+            measure: baselines.measure,
             validation_examples: held.len(),
             validation_pairs: sums.pairs,
             ..Self::default()
@@ -255,7 +261,8 @@ mod tests {
         let held = Example { id: "a".into(), positions: vec![4, 5, 6], dependency, ..Example::default() };
         let mut distances = Distances::default();
         distances.add(&held.positions, &values);
-        let baselines = Baselines { distances, repeats: Repeats::default() };
+        let baselines =
+            Baselines { distances, repeats: Repeats::default(), measure: Measure::TotalVariation };
         let report = Report::new(&baselines, std::slice::from_ref(&held), &values);
         assert_eq!((report.validation_mse, report.r_squared, report.validation_pairs), (0.0, 1.0, 6));
         assert!(report.distance_mse > 0.0 && report.distance_mse < report.constant_mse);

@@ -103,7 +103,8 @@ impl Fit<'_> {
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<Option<Fitted>> {
         self.config.check()?;
         let _lock = Lock::take(self.folder)?;
-        let mut examples = Examples::new(self.cache, self.row, self.backbone, self.config.window)?;
+        let mut examples =
+            Examples::new(self.cache, self.row, self.backbone, self.config.window, self.config.target)?;
         let plan = self.plan(&examples)?;
         let optimizer = self.config.optimizer();
         let state = State::read(self.folder, &plan.identity, plan.model.len())?;
@@ -119,7 +120,7 @@ impl Fit<'_> {
 
     fn plan(&self, examples: &Examples<'_>) -> Result<Plan> {
         let header = self.cache.header();
-        let model = Model::new(header.d, self.config.architecture)?;
+        let model = Model::new(header.d, self.config.architecture)?.predicting(self.config.target);
         let split = Split::of(self.cache, self.config)?;
         let held = examples.read(&split.validation)?;
         let per_epoch = split.updates(self.config.batch);
@@ -224,7 +225,7 @@ impl Fit<'_> {
         let Some((weights, mse, step)) = &state.best else {
             return Err(Error::Diverged { step: state.step });
         };
-        let baselines = Baselines::of(self.cache, &plan.split)?;
+        let baselines = Baselines::of(self.cache, &plan.split, self.config.target)?;
         let mut pairs = Vec::new();
         for held in plan.held.chunks(self.config.batch) {
             let held: Vec<&Example> = held.iter().collect();
@@ -241,6 +242,7 @@ impl Fit<'_> {
             backbone: Some(self.cache.header().backbone.clone()),
             trained_on: Some(self.trained_on.to_owned()),
             validation_mse: Some(*mse),
+            measure: self.config.target,
             ..Metadata::new(self.row)
         };
         Ok(Fitted { parts: plan.model.parts(weights, metadata), report })

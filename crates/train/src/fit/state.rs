@@ -12,28 +12,28 @@ use crate::error::{Error, Result};
 use crate::optimizer::Moments;
 use crate::predictor::SquaredError;
 
-pub(super) const FILE: &str = "state.safetensors";
+pub(crate) const FILE: &str = "state.safetensors";
 
 /// Everything a run needs to continue.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct State {
+pub(crate) struct State {
     /// Updates done.
-    pub(super) step: u64,
+    pub(crate) step: u64,
     /// Weights and moments.
-    pub(super) moments: Moments,
+    pub(crate) moments: Moments,
     /// Weights with the lowest validation error, that error and its step.
-    pub(super) best: Option<(Vec<f32>, f64, u64)>,
+    pub(crate) best: Option<(Vec<f32>, f64, u64)>,
     /// Training error since the last point of the curve.
-    pub(super) tally: SquaredError,
+    pub(crate) tally: SquaredError,
 }
 
 impl State {
-    pub(super) fn new(moments: Moments) -> Self {
+    pub(crate) fn new(moments: Moments) -> Self {
         Self { step: 0, moments, best: None, tally: SquaredError::default() }
     }
 
     /// Saves it; `identity` is what a later run must have in common with this one.
-    pub(super) fn save(&self, folder: &Path, identity: &str) -> Result<()> {
+    pub(crate) fn save(&self, folder: &Path, identity: &str) -> Result<()> {
         let vector = |name: &str, values: &[f32]| {
             (name.to_owned(), Mapped::from_f32(&[values.len()], values.to_vec()))
         };
@@ -57,7 +57,7 @@ impl State {
     }
 
     /// The state of a run of this identity with `len` parameters, if the folder has one.
-    pub(super) fn read(folder: &Path, identity: &str, len: usize) -> Result<Option<Self>> {
+    pub(crate) fn read(folder: &Path, identity: &str, len: usize) -> Result<Option<Self>> {
         let path = folder.join(FILE);
         if !path.exists() {
             return Ok(None);

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use demask_decode::dependency::{Measure, softplus};
 use demask_kernels::{Shape, Strided, matmul};
 use rayon::prelude::*;
 
@@ -37,7 +38,7 @@ impl Model {
         let mut grad_x = self.projection().map(|_| vec![0.0; x.len()]);
         let mut grad_weights = Vec::with_capacity(weights.len());
         for (index, head) in forward.heads.iter().enumerate() {
-            grad_weights.push(by_example(&slope, &head.sigmoids, batch, |g, a| f64::from(g) * f64::from(a)));
+            grad_weights.push(by_example(&slope, &head.ends, batch, |g, a| f64::from(g) * f64::from(a)));
             self.head_gradient(
                 parameters,
                 batch,
@@ -77,15 +78,15 @@ impl Model {
             let (query, key) = self.head(index);
             let q = product(x, rows, self.width, &parameters[query], self.rank);
             let k = product(x, rows, self.width, &parameters[key], self.rank);
-            let sigmoids = off_diagonal(self.sigmoids(&q, &k, batch), batch);
-            predicted.iter_mut().zip(&sigmoids).for_each(|(p, a)| *p += weight * a);
-            heads.push(HeadPass { q, k, sigmoids });
+            let ends = off_diagonal(self.ends(&q, &k, batch), batch);
+            predicted.iter_mut().zip(&ends).for_each(|(p, a)| *p += weight * a);
+            heads.push(HeadPass { q, k, ends });
         }
         Forward { inner, heads, predicted }
     }
 
-    /// `σ(Q Kᵀ / √w)` of every example.
-    fn sigmoids(&self, q: &[f32], k: &[f32], batch: &Batch) -> Vec<f32> {
+    /// `σ(Q Kᵀ / √w)` of every example, or the softplus of the same.
+    fn ends(&self, q: &[f32], k: &[f32], batch: &Batch) -> Vec<f32> {
         let scale = self.scale();
         let mut out = vec![0.0; batch.targets.len()];
         let places = parts(&mut out, &batch.squares());
@@ -93,7 +94,7 @@ impl Model {
             let shape = Shape { m: span.len(), n: span.len(), k: self.rank };
             let (q, k) = (self.head_rows(q, &span), self.head_rows(k, &span));
             matmul(shape, Strided::rows(q, self.rank), Strided::rows(k, self.rank).t(), out, false);
-            out.iter_mut().for_each(|s| *s = sigmoid(*s * scale));
+            out.iter_mut().for_each(|s| *s = self.end(*s * scale));
         });
         out
     }
@@ -113,7 +114,7 @@ impl Model {
     ) {
         let (rows, rank, factor) = (batch.rows(), self.rank, weight * self.scale());
         let scores: Vec<f32> =
-            slope.iter().zip(&head.sigmoids).map(|(g, a)| g * factor * a * (1.0 - a)).collect();
+            slope.iter().zip(&head.ends).map(|(g, &a)| g * factor * self.end_slope(a)).collect();
         let (mut grad_q, mut grad_k) = (vec![0.0; rows * rank], vec![0.0; rows * rank]);
         let widths: Vec<usize> = batch.sizes.iter().map(|size| size * rank).collect();
         let (starts, spans) = (starts(&batch.squares()), spans(batch));
@@ -172,6 +173,22 @@ impl Model {
         &rows[span.start * self.rank..span.end * self.rank]
     }
 
+    /// What a score ends in.
+    fn end(&self, score: f32) -> f32 {
+        match self.measure {
+            Measure::TotalVariation => sigmoid(score),
+            Measure::Divergence => softplus(score),
+        }
+    }
+
+    /// Its slope, where it ends in `value`.
+    fn end_slope(&self, value: f32) -> f32 {
+        match self.measure {
+            Measure::TotalVariation => value * (1.0 - value),
+            Measure::Divergence => -(-value).exp_m1(),
+        }
+    }
+
     fn scale(&self) -> f32 {
         1.0 / (self.width as f32).sqrt()
     }
@@ -200,8 +217,8 @@ struct Inner {
 struct HeadPass {
     q: Vec<f32>,
     k: Vec<f32>,
-    /// With zero diagonals.
-    sigmoids: Vec<f32>,
+    /// What its scores end in, with zero diagonals.
+    ends: Vec<f32>,
 }
 
 fn sigmoid(x: f32) -> f32 {

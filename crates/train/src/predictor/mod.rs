@@ -8,7 +8,7 @@ mod gradient;
 
 use std::ops::Range;
 
-use demask_decode::dependency::{Activation, Head, Metadata, Mix, Parts, Projection};
+use demask_decode::dependency::{Activation, Head, Measure, Metadata, Mix, Parts, Projection};
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::Rows;
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,8 @@ pub struct Model {
     /// Width of the rows the heads read.
     width: usize,
     rank: usize,
+    /// What it predicts, which says what its scores end in.
+    measure: Measure,
 }
 
 /// Hidden rows and measured matrices of several examples.
@@ -173,7 +175,13 @@ impl Model {
         }
         let width = architecture.projection.map_or(d, |p| p.out);
         let rank = if architecture.rank == 0 { width } else { architecture.rank };
-        Ok(Self { d, architecture, width, rank })
+        Ok(Self { d, architecture, width, rank, measure: Measure::TotalVariation })
+    }
+
+    /// The same, predicting something else: through a sigmoid total variation, through a softplus a divergence.
+    #[must_use]
+    pub fn predicting(self, measure: Measure) -> Self {
+        Self { measure, ..self }
     }
 
     /// Number of parameters.

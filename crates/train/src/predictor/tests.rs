@@ -44,8 +44,9 @@ fn start(model: &Model) -> Vec<f32> {
 #[test]
 fn gradients_agree_with_finite_differences() {
     let batch = batch(6, &[5, 1, 3, 8]);
-    for architecture in variants() {
-        let model = Model::new(6, architecture).unwrap();
+    let measures = [Measure::TotalVariation, Measure::Divergence];
+    for (architecture, measure) in variants().into_iter().flat_map(|a| measures.map(|m| (a, m))) {
+        let model = Model::new(6, architecture).unwrap().predicting(measure);
         let parameters = start(&model);
         let mut gradient = vec![0.0; model.len()];
         let error = model.gradient(&parameters, &batch, &mut gradient);

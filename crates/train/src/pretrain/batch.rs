@@ -9,6 +9,7 @@
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::{Packed, Spec};
 
+use super::certainty::Certainty;
 use super::config::{Data, Objective, Stage};
 use crate::error::{Error, Result};
 
@@ -38,6 +39,8 @@ pub struct BatchPart {
     pub targets: Vec<u32>,
     /// Weight of each prediction; the loss of a batch is the weighted sum over all its parts.
     pub weights: Vec<f32>,
+    /// What is to be sure besides right, in a stage of certainty.
+    pub certainty: Option<Certainty>,
 }
 
 /// The work of one update.
@@ -90,16 +93,18 @@ impl<'a> Batches<'a> {
         let strata = self.strata(cursor, examples.len());
         let count = examples.len() as u64;
         let canvases =
-            examples.into_iter().zip(strata).map(|((index, example, length), t)| match objective {
-                Objective::Autoregressive => self.next_token(example, stage.prompt),
-                Objective::Diffusion => self.masked(index, example, length, t),
+            examples.into_iter().zip(strata).flat_map(|((index, example, length), t)| match objective {
+                Objective::Autoregressive => vec![self.next_token(example, stage.prompt)],
+                Objective::Diffusion => vec![self.masked(index, example, length, t)],
+                Objective::Certainty => self.halves(index, example, length, stage.block).into(),
             });
         let canvases: Vec<Canvas> = canvases.collect();
+        let sure = (objective == Objective::Certainty).then_some(stage.entropy);
         let normaliser = canvases.iter().map(|canvas| canvas.counted).sum::<usize>() as f32;
         let causal = objective == Objective::Autoregressive;
         let shift = causal || self.spec.shift.is_some();
-        let parts =
-            split(&canvases, self.part_tokens).map(|canvases| part(canvases, causal, shift, normaliser));
+        let parts = split(&canvases, self.part_tokens)
+            .map(|canvases| part(canvases, causal, shift, normaliser, sure));
         Ok(Batch { parts: parts.collect(), examples: count, tokens })
     }
 
@@ -167,6 +172,33 @@ impl<'a> Batches<'a> {
         Canvas { tokens, positions, targets, weights, counted: length }
     }
 
+    /// The same example twice: half of its response masked, then the other half. In blocks, one of them is trained, what is
+    /// before it is known and what follows it is masked without loss.
+    fn halves(&self, index: u64, example: Example, length: usize, block: usize) -> [Canvas; 2] {
+        let (start, rng) = (example.prompt.len(), self.rng(index));
+        let mut tokens = example.prompt;
+        tokens.extend(example.response);
+        tokens.resize(start + length, self.eos());
+        let trained = match block {
+            0 => start..start + length,
+            _ => {
+                let blocks = length.div_ceil(block) as u64;
+                let first = (rng.bits(Purpose::Position, 1, 0) % blocks) as usize * block;
+                start + first..start + (first + block).min(length)
+            }
+        };
+        let first_half = |p: &usize| rng.uniform(Purpose::Mask, 1, *p as u64) < 0.5;
+        let (one, other): (Vec<usize>, Vec<usize>) = trained.clone().partition(first_half);
+        [(one, 1), (other, 0)].map(|(positions, counted)| {
+            let mut canvas = tokens.clone();
+            let targets =
+                positions.iter().map(|&p| std::mem::replace(&mut canvas[p], self.spec.ids.mask)).collect();
+            canvas[trained.end..].fill(self.spec.ids.mask);
+            let weights = vec![1.0 / positions.len().max(1) as f32; positions.len()];
+            Canvas { tokens: canvas, positions, targets, weights, counted }
+        })
+    }
+
     /// Predicts every response token and its end, and the prompt's after the first where they weigh anything.
     fn next_token(&self, example: Example, prompt: f32) -> Canvas {
         let (start, length) = (example.prompt.len(), example.response.len() + 1);
@@ -204,17 +236,19 @@ fn split(canvases: &[Canvas], tokens: usize) -> impl Iterator<Item = &[Canvas]> 
     })
 }
 
-fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32) -> BatchPart {
+fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32, sure: Option<f32>) -> BatchPart {
     let packed = Packed::new(canvases.iter().map(|canvas| canvas.tokens.as_slice()), causal);
     let (mut rows, mut targets, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-    let mut start = 0;
+    let (mut start, mut passes) = (0, Vec::new());
     for canvas in canvases {
+        passes.push(targets.len()..targets.len() + canvas.targets.len());
         rows.extend(canvas.positions.iter().map(|&p| (start + p - usize::from(shift)) as u32));
         targets.extend_from_slice(&canvas.targets);
         weights.extend(canvas.weights.iter().map(|weight| weight / normaliser));
         start += canvas.tokens.len();
     }
-    BatchPart { packed, rows, targets, weights }
+    let certainty = sure.map(|weight| Certainty { passes, weight: weight / normaliser });
+    BatchPart { packed, rows, targets, weights, certainty }
 }
 
 #[cfg(test)]
@@ -274,6 +308,32 @@ mod tests {
         // Every canvas contributes its response length, whatever its t: the weights of a batch sum to one.
         assert!((weight / 200.0 - 1.0).abs() < 1e-4, "{weight}");
         assert!(masked > 0);
+    }
+
+    #[test]
+    fn the_halves_of_certainty_partition_what_is_trained() {
+        let (spec, config) = (spec(), Config::parse(SMALL).unwrap());
+        for (index, block) in (0..60).flat_map(|index| [0, 3].map(|block| (index, block))) {
+            let example = Sums.example(index).unwrap();
+            let (start, whole) =
+                (example.prompt.len(), [example.prompt.clone(), example.response.clone()].concat());
+            let batches = Batches::new(&spec, &config.data, 5, 64);
+            let [one, other] = batches.halves(index, example, 8, block);
+            let mut both: Vec<usize> = one.positions.iter().chain(&other.positions).copied().collect();
+            both.sort_unstable();
+            let (first, end) = (both[0], both[both.len() - 1] + 1);
+            assert_eq!(both, (first..end).collect::<Vec<_>>(), "no cell twice and none left out");
+            assert!(if block == 0 { (first, end) == (start, start + 8) } else { (first - start) % 3 == 0 });
+            for canvas in [&one, &other] {
+                for position in start..start + 8 {
+                    let known = whole.get(position).copied().unwrap_or(spec.ids.eos[0]);
+                    let masked = canvas.positions.contains(&position) || position >= end;
+                    assert_eq!(canvas.tokens[position], if masked { spec.ids.mask } else { known });
+                }
+                let sum: f32 = canvas.weights.iter().sum();
+                assert!(canvas.positions.is_empty() || (sum - 1.0).abs() < 1e-5);
+            }
+        }
     }
 
     #[test]

@@ -84,6 +84,24 @@ pub enum Objective {
     Autoregressive,
     /// Bidirectional attention, eq. 1 of the paper: masked response positions, weight 1/t.
     Diffusion,
+    /// Bidirectional attention, half of the response masked and then the other half: right, and sure of what is right.
+    Certainty,
+}
+
+impl Objective {
+    /// How it is spelled.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Autoregressive => "autoregressive",
+            Self::Diffusion => "diffusion",
+            Self::Certainty => "certainty",
+        }
+    }
+
+    /// The objective of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Autoregressive, Self::Diffusion, Self::Certainty].into_iter().find(|o| o.name() == name)
+    }
 }
 
 /// One stage of a run.
@@ -98,6 +116,12 @@ pub struct Stage {
     /// learned too, at hardly any cost. Diffusion masks responses only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prompt: f32,
+    /// Weight of the entropy beside the cross-entropy in a stage of certainty.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub entropy: f32,
+    /// Certainty within one block of this length, what follows it masked and not trained; 0 is the whole response.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub block: usize,
     /// Learning rate.
     pub rate: Schedule,
 }
@@ -238,8 +262,14 @@ impl Stage {
         if !(0.0..=1.0).contains(&self.prompt) {
             return Some(format!("prompt is {}, must be between 0 and 1", self.prompt));
         }
-        if self.prompt > 0.0 && self.objective == Objective::Diffusion {
+        if self.prompt > 0.0 && self.objective != Objective::Autoregressive {
             return Some("prompt is for autoregressive stages: diffusion masks responses only".into());
+        }
+        if !(0.0..=100.0).contains(&self.entropy) {
+            return Some(format!("entropy is {}, must be between 0 and 100", self.entropy));
+        }
+        if (self.entropy > 0.0 || self.block > 0) && self.objective != Objective::Certainty {
+            return Some("entropy and block are for stages of certainty".into());
         }
         self.rate.problem().map(|problem| format!("rate.{problem}"))
     }
@@ -269,6 +299,10 @@ impl Data {
 
 fn is_zero(value: &f32) -> bool {
     *value == 0.0
+}
+
+fn is_none(value: &usize) -> bool {
+    *value == 0
 }
 
 fn rope_theta() -> f64 {

@@ -75,7 +75,7 @@ impl Curve {
                 points,
                 "{},{},{:.6},{:.6},{:.8},{:.6},{},{:.2}",
                 p.step,
-                name(p.objective),
+                p.objective.name(),
                 p.loss,
                 p.right,
                 p.rate,
@@ -103,22 +103,11 @@ impl Curve {
     }
 }
 
-fn name(objective: Objective) -> &'static str {
-    match objective {
-        Objective::Autoregressive => "autoregressive",
-        Objective::Diffusion => "diffusion",
-    }
-}
-
 fn point(line: &str) -> Option<Point> {
     let mut fields = line.split(',');
     let point = Point {
         step: fields.next()?.parse().ok()?,
-        objective: match fields.next()? {
-            "autoregressive" => Objective::Autoregressive,
-            "diffusion" => Objective::Diffusion,
-            _ => return None,
-        },
+        objective: Objective::named(fields.next()?)?,
         loss: fields.next()?.parse().ok()?,
         right: fields.next()?.parse().ok()?,
         rate: fields.next()?.parse().ok()?,

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::certainty::{self, Certainty};
+
 /// The loss of some predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Loss {
@@ -49,7 +51,8 @@ pub fn cross_entropy(logits: &mut [f32], targets: &[u32], weights: &[f32]) -> Lo
     losses.iter().fold(Loss::default(), sum)
 }
 
-fn row_loss(row: &mut [f32], target: usize, weight: f32) -> (f64, bool) {
+/// Replaces a row by the gradient of its weighted surprise; whether the target is the most probable token.
+pub(super) fn row_loss(row: &mut [f32], target: usize, weight: f32) -> (f64, bool) {
     let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let (aim, right) = (row[target], row[target] == max);
     let mut sum = 0.0;
@@ -63,14 +66,35 @@ fn row_loss(row: &mut [f32], target: usize, weight: f32) -> (f64, bool) {
     (f64::from(weight) * (f64::from(sum).ln() + f64::from(max) - f64::from(aim)), right)
 }
 
-/// [`cross_entropy`] as a differentiable scalar; the detached [`Loss`] comes beside it.
-pub fn differentiable(logits: &Tensor, targets: &[u32], weights: &[f32]) -> Result<(Tensor, Loss)> {
+/// [`cross_entropy`], and what certainty asks besides.
+pub(super) fn of(logits: &mut [f32], targets: &[u32], weights: &[f32], sure: Option<&Certainty>) -> Loss {
+    match sure {
+        None => cross_entropy(logits, targets, weights),
+        Some(sure) => certainty::certainty(logits, targets, weights, sure),
+    }
+}
+
+/// [`of`] as a differentiable scalar; the detached [`Loss`] comes beside it.
+pub fn differentiable(
+    logits: &Tensor,
+    targets: &[u32],
+    weights: &[f32],
+    certainty: Option<&Certainty>,
+) -> Result<(Tensor, Loss)> {
     if logits.device().is_cpu() && logits.dtype() == DType::F32 {
         let outcome = Arc::new(Mutex::new(Outcome::default()));
-        let op = Op { targets: targets.to_vec(), weights: weights.to_vec(), outcome: outcome.clone() };
+        let op = Op {
+            targets: targets.to_vec(),
+            weights: weights.to_vec(),
+            certainty: certainty.cloned(),
+            outcome: outcome.clone(),
+        };
         let value = logits.contiguous()?.apply_op1(op)?;
         let loss = outcome.lock().map_or_else(|poisoned| poisoned.into_inner().loss, |outcome| outcome.loss);
         return Ok((value, loss));
+    }
+    if certainty.is_some() {
+        candle_core::bail!("certainty is trained on the CPU in single precision")
     }
     let device = logits.device();
     let logits = logits.to_dtype(DType::F32)?;
@@ -95,6 +119,7 @@ struct Outcome {
 struct Op {
     targets: Vec<u32>,
     weights: Vec<f32>,
+    certainty: Option<Certainty>,
     outcome: Arc<Mutex<Outcome>>,
 }
 
@@ -108,7 +133,7 @@ impl CustomOp1 for Op {
             candle_core::bail!("logits must be contiguous")
         };
         let mut gradient = logits.as_slice::<f32>()?[start..end].to_vec();
-        let loss = cross_entropy(&mut gradient, &self.targets, &self.weights);
+        let loss = of(&mut gradient, &self.targets, &self.weights, self.certainty.as_ref());
         if let Ok(mut outcome) = self.outcome.lock() {
             *outcome = Outcome { loss, gradient };
         }
@@ -158,10 +183,10 @@ mod tests {
     #[test]
     fn the_fused_op_agrees_with_composed_operations() {
         let var = Var::from_vec(logits(), (3, 5), &Device::Cpu).unwrap();
-        let (fused, loss) = differentiable(var.as_tensor(), &TARGETS, &WEIGHTS).unwrap();
+        let (fused, loss) = differentiable(var.as_tensor(), &TARGETS, &WEIGHTS, None).unwrap();
         let fused_gradient = (fused * 3.0).unwrap().backward().unwrap().remove(&var).unwrap();
         let wide = var.to_dtype(DType::F64).unwrap();
-        let (composed, other) = differentiable(&wide, &TARGETS, &WEIGHTS).unwrap();
+        let (composed, other) = differentiable(&wide, &TARGETS, &WEIGHTS, None).unwrap();
         let composed_gradient = (composed * 3.0).unwrap().backward().unwrap().remove(&var).unwrap();
         let (a, b) = (fused_gradient.flatten_all().unwrap(), composed_gradient.flatten_all().unwrap());
         for (a, b) in a.to_vec1::<f32>().unwrap().iter().zip(b.to_vec1::<f32>().unwrap()) {

@@ -7,6 +7,7 @@
 //! killed and resumed, and whatever the number of threads.
 
 mod batch;
+mod certainty;
 mod config;
 mod curve;
 mod export;
@@ -21,6 +22,7 @@ mod weights;
 
 pub use crate::error::{Error, Result};
 pub use batch::{Batch, BatchPart, Batches, Example, ExampleSource};
+pub use certainty::{Certainty, certainty};
 pub use config::{Config, Data, Model, Objective, Report, Stage, Stored};
 pub use curve::{Curve, Point, Score};
 pub use export::export;

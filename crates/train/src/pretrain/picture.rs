@@ -23,8 +23,11 @@ impl Figure for Curve {
 
 impl Curve {
     fn losses(&self) -> Chart {
-        let stages =
-            [(Objective::Autoregressive, "autoregressive"), (Objective::Diffusion, "masked diffusion")];
+        let stages = [
+            (Objective::Autoregressive, "autoregressive"),
+            (Objective::Diffusion, "masked diffusion"),
+            (Objective::Certainty, "certainty"),
+        ];
         let series = stages.map(|(objective, label)| {
             let own = self.points.iter().filter(|point| point.objective == objective);
             line(label, own.map(|point| (point.step as f64, point.loss)).collect())

@@ -8,6 +8,7 @@ use demask_decode::rng::{Purpose, Rng};
 use demask_kernels::{Meter, meter};
 use demask_model::Backbone;
 
+use super::columns::Kept;
 use super::format::Writer;
 use super::measure::{Masking, Measure, tasks};
 use super::settings::TvCacheSettings;
@@ -99,7 +100,7 @@ fn cache(
     scratch: &Path,
 ) -> Result<f64> {
     let start = Instant::now();
-    let mut writer = Writer::new(&scratch.join("bench.parquet"), settings.hidden);
+    let mut writer = Writer::new(&scratch.join("bench.parquet"), Kept::of(settings));
     let measure = Measure { backbone, settings, token_budget: workload.token_budget };
     measure.each(tasks, &mut |_, _, examples| {
         examples.into_iter().try_for_each(|example| writer.push(example))

@@ -16,7 +16,7 @@ use parquet::schema::types::Type;
 
 use super::format::{Example, Numbers, Stored};
 use super::read::Columns;
-use super::settings::HiddenRows;
+use super::settings::{HiddenRows, TvCacheSettings};
 
 const ID: &str = "id";
 const MASK: &str = "mask";
@@ -27,11 +27,25 @@ const TOKENS: &str = "tokens";
 const POSITIONS: &str = "positions";
 const REVEALED: &str = "revealed";
 const DEPENDENCY: &str = "dependency";
+const DIVERGENCE: &str = "divergence";
 const HIDDEN_I: &str = "hidden_i";
 const HIDDEN_I_MINUS_1: &str = "hidden_i_minus_1";
 
-/// The columns of a file that stores these hidden rows.
-pub(super) fn schema(hidden: HiddenRows) -> Result<Type> {
+/// What a file stores besides what every file does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) hidden: HiddenRows,
+    pub(super) divergence: bool,
+}
+
+impl Kept {
+    pub(super) fn of(settings: &TvCacheSettings) -> Self {
+        Self { hidden: settings.hidden, divergence: settings.divergence }
+    }
+}
+
+/// The columns of a file that stores these.
+pub(super) fn schema(Kept { hidden, divergence }: Kept) -> Result<Type> {
     let list = |name| {
         format!("required group {name} (LIST) {{ repeated group list {{ required int32 element; }} }}\n")
     };
@@ -41,6 +55,9 @@ pub(super) fn schema(hidden: HiddenRows) -> Result<Type> {
     text += &format!("required int32 {PROMPT};\n");
     text += &[TOKENS, POSITIONS, REVEALED].map(list).concat();
     text += &matrix(DEPENDENCY);
+    if divergence {
+        text += &matrix(DIVERGENCE);
+    }
     if hidden.has(HiddenRow::I) {
         text += &matrix(HIDDEN_I);
     }
@@ -54,7 +71,7 @@ pub(super) fn schema(hidden: HiddenRows) -> Result<Type> {
 pub(super) fn write<W: Write + Send>(
     out: &mut SerializedFileWriter<W>,
     rows: &[Example],
-    hidden: HiddenRows,
+    Kept { hidden, divergence }: Kept,
 ) -> Result<()> {
     let mut group = out.next_row_group()?;
     let numbers = |value: fn(&Example) -> u32| rows.iter().map(|row| value(row) as i32).collect::<Vec<_>>();
@@ -69,6 +86,9 @@ pub(super) fn write<W: Write + Send>(
     lists(&mut group, rows, |row| row.positions.iter().map(|&p| p as i32).collect())?;
     lists(&mut group, rows, |row| row.revealed.iter().map(|&t| t as i32).collect())?;
     matrices(&mut group, rows, |row| Some(&row.dependency))?;
+    if divergence {
+        matrices(&mut group, rows, |row| row.divergence.as_ref())?;
+    }
     if hidden.has(HiddenRow::I) {
         matrices(&mut group, rows, |row| row.hidden_i.as_ref())?;
     }
@@ -145,6 +165,7 @@ pub(super) fn read(
     let tokens = if wanted.tokens { group.lists(TOKENS)? } else { None };
     let revealed = if wanted.tokens { group.lists(REVEALED)? } else { None };
     let dependency = if wanted.dependency { group.plain::<ByteArrayType>(DEPENDENCY)? } else { None };
+    let divergence = if wanted.divergence { group.plain::<ByteArrayType>(DIVERGENCE)? } else { None };
     let hidden_i = if wanted.hidden_i { group.plain::<ByteArrayType>(HIDDEN_I)? } else { None };
     let before = if wanted.hidden_i_minus_1 { group.plain::<ByteArrayType>(HIDDEN_I_MINUS_1)? } else { None };
     let list =
@@ -163,6 +184,7 @@ pub(super) fn read(
             positions: positions[row].iter().map(|&p| p as usize).collect(),
             revealed: list(&revealed, row),
             dependency: matrix(&dependency, row, Stored::F16).unwrap_or_default(),
+            divergence: matrix(&divergence, row, Stored::F16),
             hidden_i: matrix(&hidden_i, row, hidden),
             hidden_i_minus_1: matrix(&before, row, hidden),
         })

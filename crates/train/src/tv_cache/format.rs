@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use demask_decode::dependency::Measure;
 use demask_model::files;
 use half::f16;
 use parquet::basic::{Compression, ZstdLevel};
@@ -17,8 +18,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use serde::{Deserialize, Serialize};
 
-use super::columns;
-use super::settings::HiddenRows;
+use super::columns::{self, Kept};
 use crate::error::{Error, Result};
 
 /// Payload after which a row group is closed; bounds the memory of writer and readers.
@@ -112,6 +112,8 @@ pub struct Example {
     pub revealed: Vec<u32>,
     /// `D(y)`, `|M|×|M|`: row = affected, column = revealed.
     pub dependency: Numbers,
+    /// The same by `KL(after ‖ before)`, where stored.
+    pub divergence: Option<Numbers>,
     /// Hidden rows `i` of the positions, `|M|×d`, where stored.
     pub hidden_i: Option<Numbers>,
     /// Hidden rows `i-1`, where stored.
@@ -119,8 +121,16 @@ pub struct Example {
 }
 
 impl Example {
+    /// What was measured, by one of the measures that are stored.
+    pub fn measured(&self, measure: Measure) -> Vec<f32> {
+        match measure {
+            Measure::TotalVariation => self.dependency.to_f32(),
+            Measure::Divergence => self.divergence.as_ref().map(Numbers::to_f32).unwrap_or_default(),
+        }
+    }
+
     fn payload(&self) -> usize {
-        let hidden = [&self.hidden_i, &self.hidden_i_minus_1];
+        let hidden = [&self.hidden_i, &self.hidden_i_minus_1, &self.divergence];
         let hidden: usize = hidden.iter().filter_map(|h| h.as_ref()).map(|h| h.bytes.len()).sum();
         4 * (self.tokens.len() + 2 * self.positions.len()) + self.dependency.bytes.len() + hidden
     }
@@ -131,18 +141,18 @@ pub(super) struct Writer {
     path: PathBuf,
     partial: PathBuf,
     out: Option<SerializedFileWriter<BufWriter<File>>>,
-    hidden: HiddenRows,
+    kept: Kept,
     rows: Vec<Example>,
     payload: usize,
 }
 
 impl Writer {
     /// Begins `path`; the rows go to a hidden neighbour until [`Self::finish`].
-    pub(super) fn new(path: &Path, hidden: HiddenRows) -> Self {
+    pub(super) fn new(path: &Path, kept: Kept) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Its own name for every process: shares that overlap must not write into one file.
         let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-        Self { path: path.to_owned(), partial, out: None, hidden, rows: Vec::new(), payload: 0 }
+        Self { path: path.to_owned(), partial, out: None, kept, rows: Vec::new(), payload: 0 }
     }
 
     /// Adds a row.
@@ -175,7 +185,7 @@ impl Writer {
             Some(out) => out,
             None => {
                 let file = File::create(&self.partial).map_err(Error::write(&self.path))?;
-                let out = columns::schema(self.hidden).and_then(|schema| {
+                let out = columns::schema(self.kept).and_then(|schema| {
                     let file = BufWriter::with_capacity(1 << 20, file);
                     SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties()))
                 });
@@ -183,7 +193,7 @@ impl Writer {
             }
         };
         if !self.rows.is_empty() {
-            let written = columns::write(out, &self.rows, self.hidden);
+            let written = columns::write(out, &self.rows, self.kept);
             written.map_err(io_error).map_err(Error::write(&self.path))?;
         }
         self.rows.clear();

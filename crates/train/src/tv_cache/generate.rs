@@ -10,6 +10,7 @@ use demask_engine::Shard;
 use demask_model::files::Lock;
 use demask_model::{Backbone, SpecialIds};
 
+use super::columns::Kept;
 use super::format::Writer;
 use super::manifest::{FileEntry, Manifest, TvCacheHeader};
 use super::mask::{padded, randomness};
@@ -127,7 +128,7 @@ impl Generator<'_> {
             responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
         let path = self.path(file);
         self.remove_leftovers(file);
-        let mut writer = Writer::new(&path, self.settings.hidden);
+        let mut writer = Writer::new(&path, Kept::of(self.settings));
         let (responses, refusals) = (responses.len(), refused.len());
         let mut entry = FileEntry { name: name(file), responses, examples: 0, pairs: 0, refused: refusals };
         let measure =

@@ -2,7 +2,7 @@
 //!
 //! Memory is bounded by the token budget, and by the base logits of the examples that are measured together.
 
-use demask_decode::dependency::{Dependency, Masked, Reveals};
+use demask_decode::dependency::{Dependency, Masked, Measure as Distance, Reveals};
 use demask_decode::probe::BackboneProbe;
 use demask_model::{Backbone, HiddenRow, Rows, Spec};
 
@@ -150,9 +150,17 @@ impl Measure<'_> {
         }
         let reveals: Vec<(&Reveals<'_>, &[u32])> =
             draws.iter().map(|(_, _, base, y)| (*base, y.as_slice())).collect();
-        let dependencies = Reveals::reveal_each(&probe, &reveals)?;
-        let examples = draws.iter().zip(&dependencies).map(|((task, draw, base, revealed), dependency)| {
-            example(task, *draw, revealed, dependency, base.hidden(), self.settings)
+        let measured: Vec<(Dependency, Option<Dependency>)> = if self.settings.divergence {
+            let both = [Distance::TotalVariation, Distance::Divergence];
+            let all = Reveals::reveal_all(both, &probe, &reveals)?;
+            all.into_iter().map(|[tv, kl]| (tv, Some(kl))).collect()
+        } else {
+            Reveals::reveal_each(&probe, &reveals)?.into_iter().map(|tv| (tv, None)).collect()
+        };
+        let examples = draws.iter().zip(&measured).map(|((task, draw, base, revealed), (tv, kl))| {
+            let divergence = kl.as_ref().map(|kl| Numbers::new(Stored::F16, kl.data()));
+            let example = example(task, *draw, revealed, tv, base.hidden(), self.settings);
+            Example { divergence, ..example }
         });
         Ok(examples.collect())
     }
@@ -190,6 +198,7 @@ fn example(
         positions: task.mask.positions.clone(),
         revealed: revealed.to_vec(),
         dependency: Numbers::new(Stored::F16, dependency.data()),
+        divergence: None,
         hidden_i: if settings.hidden.has(HiddenRow::I) { gather(HiddenRow::I) } else { None },
         hidden_i_minus_1: if settings.hidden.has(HiddenRow::IMinusOne) {
             gather(HiddenRow::IMinusOne)

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use demask_decode::dependency::Measure;
 use demask_model::files;
 use demask_model::guard::caught;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -19,6 +20,8 @@ pub struct Columns {
     pub tokens: bool,
     /// `D(y)`.
     pub dependency: bool,
+    /// The same by divergence, where stored.
+    pub divergence: bool,
     /// Hidden rows `i`.
     pub hidden_i: bool,
     /// Hidden rows `i-1`.
@@ -27,7 +30,14 @@ pub struct Columns {
 
 impl Columns {
     /// All that are stored.
-    pub const ALL: Self = Self { tokens: true, dependency: true, hidden_i: true, hidden_i_minus_1: true };
+    pub const ALL: Self =
+        Self { tokens: true, dependency: true, divergence: true, hidden_i: true, hidden_i_minus_1: true };
+
+    /// The matrices of one measure.
+    pub fn of(measure: Measure) -> Self {
+        let divergence = measure == Measure::Divergence;
+        Self { dependency: !divergence, divergence, ..Self::default() }
+    }
 }
 
 /// A finished cache.
@@ -111,6 +121,7 @@ fn fits(example: &Example, columns: Columns, d: usize) -> bool {
     let masked = example.positions.len();
     let hidden = [&example.hidden_i, &example.hidden_i_minus_1];
     (!columns.dependency || example.dependency.len() == masked * masked)
+        && example.divergence.as_ref().is_none_or(|d| d.len() == masked * masked)
         && (!columns.tokens || example.positions.iter().all(|&p| p < example.tokens.len()))
         && hidden.iter().filter_map(|rows| rows.as_ref()).all(|rows| rows.len() == masked * d)
 }

@@ -56,6 +56,9 @@ pub struct TvCacheSettings {
     pub hidden: HiddenRows,
     /// Number format of the hidden rows.
     pub hidden_dtype: Stored,
+    /// Whether `KL(after ‖ before)` is stored beside the total variation, for a predictor of mutual information.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub divergence: bool,
 }
 
 impl Default for TvCacheSettings {
@@ -71,6 +74,7 @@ impl Default for TvCacheSettings {
             responses_per_file: 64,
             hidden: HiddenRows::default(),
             hidden_dtype: Stored::F16,
+            divergence: false,
         }
     }
 }

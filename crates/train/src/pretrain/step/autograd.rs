@@ -36,7 +36,8 @@ impl Gradient for Autograd {
         }
         let hidden = self.model.hidden(&part.packed, Some(&part.rows))?;
         let logits = self.model.head(&hidden)?;
-        let (value, loss) = loss::differentiable(&logits, &part.targets, &part.weights)?;
+        let (value, loss) =
+            loss::differentiable(&logits, &part.targets, &part.weights, part.certainty.as_ref())?;
         let mut grads = value.backward()?;
         for (var, slot) in self.vars.iter().zip(self.layout.slots()) {
             if let Some(grad) = grads.remove(var) {

@@ -15,7 +15,7 @@ use super::rows::{asking, gather, room, scatter_add};
 use crate::error::Result;
 use crate::pretrain::batch::BatchPart;
 use crate::pretrain::layout::Layout;
-use crate::pretrain::loss::{Loss, cross_entropy};
+use crate::pretrain::loss::{self, Loss};
 
 /// The written-out gradient with its buffers.
 pub struct Fused {
@@ -150,7 +150,7 @@ impl Fused {
         let logits = room(&mut self.logits, rows * vocab);
         kernels::rms_norm(last, norm, self.spec.eps, hidden);
         kernels::gemm(hidden, rows, d, Weights::F32(head), vocab, None, logits);
-        let loss = cross_entropy(logits, &part.targets, &part.weights);
+        let loss = loss::of(logits, &part.targets, &part.weights, part.certainty.as_ref());
         let normed = room(&mut self.scratch.normed, rows * d);
         through(logits, rows, head, vocab, d, normed, false);
         weight(logits, rows, hidden, vocab, d, &mut gradient[self.head.clone()]);
