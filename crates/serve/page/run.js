@@ -64,7 +64,9 @@ export class Run {
       steps: steps.length,
       forwards: sum((step) => step.forwards),
       tokens: sum((step) => step.commits.length - (step.remasked?.length ?? 0)),
-      seconds: sum((step) => step.seconds.forward + step.seconds.marginals + step.seconds.select),
+      assistantRows: sum((step) => step.assistant_rows ?? 0),
+      innerCalls: sum((step) => step.inner_calls ?? 0),
+      seconds: sum((step) => step.seconds.forward + step.seconds.marginals + step.seconds.select + (step.seconds.extra ?? 0)),
     };
   }
 

@@ -149,6 +149,8 @@ impl Collected {
                     self.open -= 1;
                     self.totals.steps += done.totals.steps;
                     self.totals.forwards += done.totals.forwards;
+                    self.totals.assistant_rows += done.totals.assistant_rows;
+                    self.totals.inner_calls += done.totals.inner_calls;
                     self.totals.committed += done.totals.committed;
                     self.totals.seconds += done.totals.seconds;
                     text.finish(served.model.tokenizer(), &done.tokens)?

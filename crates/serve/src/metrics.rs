@@ -57,10 +57,13 @@ impl Metrics {
             // A step that masks more than it writes has less committed after it; what was counted stays counted.
             work.steps += after.steps.saturating_sub(before.steps);
             work.forwards += after.forwards.saturating_sub(before.forwards);
+            work.assistant_rows += after.assistant_rows.saturating_sub(before.assistant_rows);
+            work.inner_calls += after.inner_calls.saturating_sub(before.inner_calls);
             work.committed += after.committed.saturating_sub(before.committed);
             work.seconds.forward += (after.seconds.forward - before.seconds.forward).max(0.0);
             work.seconds.marginals += (after.seconds.marginals - before.seconds.marginals).max(0.0);
             work.seconds.select += (after.seconds.select - before.seconds.select).max(0.0);
+            work.seconds.extra += (after.seconds.extra - before.seconds.extra).max(0.0);
         }
     }
 
@@ -100,6 +103,18 @@ impl Metrics {
         page.one("demask_batches_total", "counter", "Steps of the whole batch.", numbers.batches);
         page.one("demask_steps_total", "counter", "Steps, summed over canvases.", work.steps);
         page.one("demask_forwards_total", "counter", "Forward passes, summed over canvases.", work.forwards);
+        page.one(
+            "demask_assistant_rows_total",
+            "counter",
+            "Rows that an assistant computed besides.",
+            work.assistant_rows,
+        );
+        page.one(
+            "demask_inner_calls_total",
+            "counter",
+            "Layers run again within steps, besides whole passes.",
+            work.inner_calls,
+        );
         page.one("demask_tokens_total", "counter", "Tokens committed.", work.committed);
         page.one(
             "demask_tokens_per_forward",

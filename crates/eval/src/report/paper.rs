@@ -108,7 +108,7 @@ pub fn eos_table(header: &RunHeader, samples: &[Sample]) -> Result<Table> {
                 Some(line) => row.extend([
                     Text { text: line.accuracy.percent(), bold: line.accuracy.value == best },
                     format!("{:.1}", line.seconds.wall).into(),
-                    format!("{:.1}", line.forwards).into(),
+                    line.nfe().into(),
                 ]),
                 None => row.extend(["–".into(), "–".into(), "–".into()]),
             }

@@ -60,6 +60,10 @@ pub struct Line {
     pub steps: f64,
     /// Mean forward passes, extra ones included.
     pub forwards: f64,
+    /// Mean rows of a second model.
+    pub assistant_rows: f64,
+    /// Mean layers run again, besides whole passes.
+    pub inner_calls: f64,
     /// Response tokens before the end of sequence, per forward pass.
     pub tokens_per_forward: f64,
     /// Seconds of all items together.
@@ -89,12 +93,15 @@ impl Line {
             strict: Share::of(count(&|s| s.correct && s.strict.unwrap_or(true)), n),
             steps: sum(&|s| s.steps as f64) / n.max(1) as f64,
             forwards: forwards / n.max(1) as f64,
+            assistant_rows: sum(&|s| s.assistant_rows as f64) / n.max(1) as f64,
+            inner_calls: sum(&|s| s.inner_calls as f64) / n.max(1) as f64,
             tokens_per_forward: tokens / forwards.max(1.0),
             seconds: Spent {
                 wall: sum(&|s| s.seconds.wall),
                 forward: sum(&|s| s.seconds.forward),
                 marginals: sum(&|s| s.seconds.marginals),
                 select: sum(&|s| s.seconds.select),
+                extra: sum(&|s| s.seconds.extra),
             },
             kinds: if kinds.len() > 1 { kinds.iter().map(of_kind).collect() } else { Vec::new() },
         }
@@ -112,15 +119,29 @@ impl Line {
             strict: Share::mean(&lines.iter().map(|l| l.strict).collect::<Vec<_>>()),
             steps: mean(&|l| l.steps),
             forwards: mean(&|l| l.forwards),
+            assistant_rows: mean(&|l| l.assistant_rows),
+            inner_calls: mean(&|l| l.inner_calls),
             tokens_per_forward: mean(&|l| l.tokens_per_forward),
             seconds: Spent {
                 wall: sum(&|l| l.seconds.wall),
                 forward: sum(&|l| l.seconds.forward),
                 marginals: sum(&|l| l.seconds.marginals),
                 select: sum(&|l| l.seconds.select),
+                extra: sum(&|l| l.seconds.extra),
             },
             kinds: Vec::new(),
         }
+    }
+
+    /// Mean forward passes, and what besides them an item took, where it did.
+    pub fn nfe(&self) -> String {
+        let mut text = format!("{:.1}", self.forwards);
+        for (count, what) in [(self.assistant_rows, "assistant rows"), (self.inner_calls, "inner calls")] {
+            if count > 0.0 {
+                text += &format!(" + {count:.1} {what}");
+            }
+        }
+        text
     }
 
     /// Seconds per item.
@@ -233,7 +254,7 @@ impl Summary {
             let times = |x: Option<f64>| x.map_or("–".into(), |x| format!("{x:.2}"));
             row.extend([
                 format!("{:.1}", 100.0 * line.strict.value),
-                format!("{:.1}", line.forwards),
+                line.nfe(),
                 format!("{:.2}", line.tokens_per_forward),
                 format!("{:.1}", line.seconds.wall),
                 times(self.fewer_forwards(line)),
@@ -284,6 +305,9 @@ impl Summary {
                 "select_seconds",
                 "forwards_speed_up",
                 "time_speed_up",
+                "assistant_rows",
+                "inner_calls",
+                "extra_seconds",
             ],
         );
         for line in self.cells.iter().chain(&self.means) {
@@ -305,6 +329,9 @@ impl Summary {
                 number(line.seconds.select),
                 self.fewer_forwards(line).map_or(String::new(), number),
                 self.speed_up(line).map_or(String::new(), number),
+                number(line.assistant_rows),
+                number(line.inner_calls),
+                number(line.seconds.extra),
             ];
             table.rows.push(row.into_iter().map(Into::into).collect());
         }

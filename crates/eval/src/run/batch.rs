@@ -124,11 +124,14 @@ impl Cell<'_> {
             tokens: canvas.text_tokens().len(),
             steps: totals.steps,
             forwards: totals.forwards,
+            assistant_rows: totals.assistant_rows,
+            inner_calls: totals.inner_calls,
             seconds: Spent {
                 wall,
                 forward: totals.seconds.forward,
                 marginals: totals.seconds.marginals,
                 select: totals.seconds.select,
+                extra: totals.seconds.extra,
             },
         })
     }

@@ -135,6 +135,12 @@ pub struct Sample {
     pub steps: usize,
     /// Forward passes, extra ones included (NFE).
     pub forwards: usize,
+    /// Rows that a second model computed.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub assistant_rows: usize,
+    /// Layers run again within steps, besides whole passes.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub inner_calls: usize,
     /// What it took.
     pub seconds: Spent,
 }
@@ -156,6 +162,13 @@ pub struct Spent {
     pub marginals: f64,
     /// Dependency and selection.
     pub select: f64,
+    /// A second model, or layers run again.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub extra: f64,
+}
+
+fn is_nothing<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Writes header and records as a whole file.

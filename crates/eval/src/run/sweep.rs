@@ -134,13 +134,14 @@ impl Report {
         let chosen = choose(&self.points);
         for (name, aup) in aups(&self.points) {
             let Some(point) = chosen.iter().find(|p| p.method == name) else { continue };
-            let fewer = self.summary.mean(&point.strategy).and_then(|l| self.summary.fewer_forwards(l));
+            let line = self.summary.mean(&point.strategy);
+            let fewer = line.and_then(|l| self.summary.fewer_forwards(l));
             let own = front.iter().filter(|p| p.method == name).count();
             let row: [Text; 7] = [
                 name.into(),
                 point.strategy.to_string().into(),
                 point.accuracy.percent().into(),
-                format!("{:.1}", point.forwards).into(),
+                line.map_or_else(|| format!("{:.1}", point.forwards), |l| l.nfe()).into(),
                 fewer.map_or("–".into(), |x| format!("{x:.2}")).into(),
                 own.to_string().into(),
                 format!("{aup:.1}").into(),

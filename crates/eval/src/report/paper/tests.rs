@@ -22,6 +22,8 @@ fn sample(strategy: &str, task: &str, index: usize, correct: bool, wall: f64) ->
         tokens: 4,
         steps: 4,
         forwards: 4,
+        assistant_rows: 0,
+        inner_calls: 0,
         seconds: Spent { wall, ..Spent::default() },
     }
 }

@@ -21,6 +21,8 @@ fn sample(strategy: &str, task: &str, index: usize, correct: bool, forwards: usi
         tokens: 8,
         steps: forwards,
         forwards,
+        assistant_rows: 0,
+        inner_calls: 0,
         seconds: Spent { wall: forwards as f64 / 10.0, ..Spent::default() },
     }
 }
@@ -97,4 +99,21 @@ fn fresh_wording_stands_beside_its_task_and_is_not_counted_twice() {
     let summary = Summary::new(&alone, None).unwrap();
     assert!((summary.mean(&entropy).unwrap().accuracy.value - 0.5).abs() < 1e-12);
     assert!(summary.fresh_table().is_none());
+}
+
+#[test]
+fn what_passes_do_not_count_stands_beside_them() {
+    let mut samples = vec![sample("apd", "lines", 0, true, 3), sample("apd", "lines", 1, true, 5)];
+    samples[0].assistant_rows = 31;
+    let summary = Summary::new(&samples, None).unwrap();
+    let line = &summary.means[0];
+    assert_eq!(line.nfe(), "4.0 + 15.5 assistant rows");
+    let row: Vec<String> = summary.table().rows[0].iter().map(|cell| cell.text.clone()).collect();
+    assert!(row.contains(&line.nfe()), "{row:?}");
+    let old = r#"{"wall":1.0,"forward":0.5,"marginals":0.1,"select":0.2}"#;
+    assert_eq!(
+        serde_json::from_str::<Spent>(old).unwrap().extra,
+        0.0,
+        "records of earlier versions are read"
+    );
 }
