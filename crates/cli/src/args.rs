@@ -31,6 +31,9 @@ pub struct ModelArgs {
     /// Trained sampling layer, for adjust [default: sampler.safetensors in the checkpoint's folder]
     #[arg(long, value_name = "FILE")]
     pub sampler_layer: Option<PathBuf>,
+    /// Predictor of mutual information, for mi [default: information.safetensors in the checkpoint's folder]
+    #[arg(long, value_name = "FILE")]
+    pub information: Option<PathBuf>,
     /// Trained prior, for codd [default: prior.safetensors in the checkpoint's folder]
     #[arg(long, value_name = "FILE")]
     pub prior: Option<PathBuf>,
@@ -148,7 +151,7 @@ impl ModelArgs {
             policy: self.policy.clone(),
             sampler: self.sampler_layer.clone(),
             prior: self.prior.clone(),
-            information: None,
+            information: self.information.clone(),
         };
         Ok(loader.beside(beside).progress(downloads))
     }

@@ -18,6 +18,7 @@ pub struct TerminalView {
     /// Terminal rows of the last frame.
     drawn: u16,
     forwards: usize,
+    besides: [usize; 2],
     seconds: f64,
     /// Pause after a frame, so that a fast model can be watched.
     pause: Duration,
@@ -26,7 +27,7 @@ pub struct TerminalView {
 impl TerminalView {
     /// A view that decodes tokens with this tokenizer.
     pub fn new(tokenizer: Tokenizer, pause: Duration) -> Self {
-        Self { tokenizer, drawn: 0, forwards: 0, seconds: 0.0, pause }
+        Self { tokenizer, drawn: 0, forwards: 0, besides: [0; 2], seconds: 0.0, pause }
     }
 
     fn draw(&mut self, record: &StepRecord, canvas: &Canvas) -> io::Result<()> {
@@ -55,8 +56,14 @@ impl TerminalView {
         let left = canvas.masked(canvas.response()).len();
         let budget =
             record.budget.map_or(String::new(), |b| format!(" · dependency {:.3} of {}", b.used, b.limit));
+        let [rows, calls] = self.besides;
+        let mut besides =
+            if rows > 0 { format!(" + {}", counted(rows, "assistant row")) } else { String::new() };
+        if calls > 0 {
+            besides += &format!(" + {}", counted(calls, "inner call"));
+        }
         let line = format!(
-            "step {} · {} new · {left} masked · {} · {:.2} s{budget}",
+            "step {} · {} new · {left} masked · {}{besides} · {:.2} s{budget}",
             record.step + 1,
             record.commits.len(),
             counted(self.forwards, "forward pass"),
@@ -72,6 +79,8 @@ impl TerminalView {
 impl Observer for TerminalView {
     fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
         self.forwards += record.forwards;
+        self.besides[0] += record.assistant_rows;
+        self.besides[1] += record.inner_calls;
         self.seconds += record.seconds.total();
         // A terminal that went away is no reason to lose the answer.
         let _ = self.draw(record, canvas);

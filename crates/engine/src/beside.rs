@@ -6,12 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use demask_decode::dependency::Predictor;
+use demask_decode::dependency::{Measure, Predictor};
 use demask_decode::trained::{Adjust, Policy, Prior};
 use demask_decode::{Assistant, Context, Error as Decode};
 use demask_model::text::Tokenizer;
 use demask_model::{Backbone, LoadOptions, Spec, Transformer};
 
+#[cfg(feature = "embedded")]
+use crate::embedded;
 use crate::error::{Error, Result};
 use crate::text::Text;
 
@@ -48,6 +50,13 @@ impl Beside {
         if let Some(path) = find(&self.assistant, "assistant") {
             context.assistant = Some(Arc::new(assistant(&path, backbone.spec(), text, options)?));
         }
+        #[cfg(feature = "embedded")]
+        if let (None, None, Some((spec, store))) = (folder, &self.assistant, embedded::assistant()?) {
+            let causal = Transformer::from_store(spec, &store, options)?;
+            let path = Path::new(embedded::NAME).join("assistant");
+            let assistant = assisting(&path, causal, backbone.spec())?;
+            context.assistant = Some(Arc::new(assistant));
+        }
         if let Some(path) = find(&self.policy, "policy.safetensors") {
             let policy = Policy::load(&path)?;
             fits(&path, policy.header().check_fit(backbone))?;
@@ -66,10 +75,24 @@ impl Beside {
         if let Some(path) = find(&self.information, "information.safetensors") {
             let (predictor, _) = Predictor::load(&path)?;
             fits(&path, predictor.check_fit(backbone))?;
+            fits(&path, measures(&predictor, Measure::Divergence))?;
             context.information = Some(Arc::new(predictor));
         }
         Ok(())
     }
+}
+
+/// Refuses a predictor of something else.
+pub(crate) fn measures(predictor: &Predictor, measure: Measure) -> std::result::Result<(), Decode> {
+    let what = |measure| match measure {
+        Measure::TotalVariation => "total variation (demask train predictor)",
+        Measure::Divergence => "mutual information (demask train predictor --target kl)",
+    };
+    if predictor.metadata().measure == measure {
+        return Ok(());
+    }
+    let (own, wanted) = (what(predictor.metadata().measure), what(measure));
+    Err(Decode::Part(format!("it predicts {own} where {wanted} is needed")))
 }
 
 /// The assistant of a folder. One without a tokenizer is taken to have the model's, if it has as many tokens.
@@ -93,11 +116,18 @@ fn assistant(path: &Path, assisted: &Spec, text: Option<&Text>, options: &LoadOp
                 return Err(refuse(format!("its token {id} is {a:?} and the model's is {b:?}")));
             }
         }
-        None if vocab != assisted.vocab => {
-            return Err(refuse(format!("it has {vocab} tokens and the model {}", assisted.vocab)));
-        }
-        None => {}
+        None => return assisting(path, backbone, assisted),
     }
     let fit = Assistant::new(Arc::new(backbone), assisted);
+    fit.map_err(|cause| Error::Predictor { path: path.to_owned(), problem: cause.to_string() })
+}
+
+/// An assistant without a tokenizer of its own, which must have as many tokens as the model.
+fn assisting(path: &Path, backbone: Transformer, assisted: &Spec) -> Result<Assistant> {
+    let vocab = backbone.spec().vocab;
+    let fit = match vocab == assisted.vocab {
+        true => Assistant::new(Arc::new(backbone), assisted),
+        false => Err(Decode::Assistant(format!("it has {vocab} tokens and the model {}", assisted.vocab))),
+    };
     fit.map_err(|cause| Error::Predictor { path: path.to_owned(), problem: cause.to_string() })
 }

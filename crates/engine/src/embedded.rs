@@ -36,6 +36,13 @@ pub fn weights() -> Result<(Spec, Store)> {
     Ok((spec, Store::from_bytes(at("model.safetensors"), WEIGHTS)?))
 }
 
+/// Shape and weights of its assistant, where one was compiled in.
+pub fn assistant() -> Result<Option<(Spec, Store)>> {
+    let Some(files) = demask_tiny::ASSISTANT else { return Ok(None) };
+    let spec = Spec::from_json(files.config, &at("assistant/config.json"))?;
+    Ok(Some((spec, Store::from_bytes(at("assistant/model.safetensors"), files.weights)?)))
+}
+
 /// Its own predictor.
 pub(crate) fn predictor() -> Result<Predictor> {
     let store = Store::from_bytes(at("predictor.safetensors"), PREDICTOR)?;

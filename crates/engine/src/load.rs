@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use demask_decode::Context;
-use demask_decode::dependency::Predictor;
+use demask_decode::dependency::{Measure, Predictor};
 use demask_model::checkpoint::source::{self, HubOptions, Progress};
 use demask_model::{LoadOptions, Precision, Transformer};
 
-use crate::beside::Beside;
+use crate::beside::{Beside, measures};
 use crate::defaults::Defaults;
 #[cfg(feature = "embedded")]
 use crate::embedded;
@@ -188,7 +188,7 @@ impl Loader<'_> {
             (None, None) => (embedded::predictor()?, embedded::NAME.into()),
             (None, _) => return Ok(None),
         };
-        let fits = predictor.check_fit(backbone);
+        let fits = predictor.check_fit(backbone).and_then(|()| measures(&predictor, Measure::TotalVariation));
         fits.map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
         Ok(Some(predictor))
     }

@@ -20,3 +20,14 @@ pub const TOKENIZER_CONFIG: &[u8] = include_bytes!("../checkpoint/tokenizer_conf
 pub const SCOPE: &[u8] = include_bytes!("../checkpoint/scope.json");
 /// `predictor.safetensors`.
 pub const PREDICTOR: &[u8] = include_bytes!("../checkpoint/predictor.safetensors");
+
+/// A small causal model with the same tokenizer, for strategies that ask a second model.
+pub struct Assistant {
+    /// `config.json`.
+    pub config: &'static str,
+    /// `model.safetensors`.
+    pub weights: &'static [u8],
+}
+
+/// The folder `checkpoint/assistant`, where there is one when this is compiled.
+pub const ASSISTANT: Option<Assistant> = include!(concat!(env!("OUT_DIR"), "/assistant.rs"));

@@ -114,7 +114,17 @@ fn markdown() -> Result<String> {
         "# Strategies and caches\n\nWritten by `demask strategies --markdown`. A strategy chooses which masks a step \
          unmasks; a cache chooses which\nrows it computes. Any strategy works with any cache, on the whole canvas or in \
          blocks (`--block-length`), unless it\nrefuses with a sentence. `apd` and `copula` need a second model (`--assistant DIR`), \
-         for example\n`-s apd:r=0.7,window=16,lookahead=100 --assistant DIR`; `adjust`, `codd` and `policy` a trained part.\n\n\
+         for example\n`-s apd:r=0.7,window=16,lookahead=100 --assistant DIR`; the others of this kind a trained part:\n\n\
+         | strategy | flag, or the file in the checkpoint's folder | made by |\n|---|---|---|\n\
+         | `apd`, `copula` | `--assistant DIR`, `assistant/` | `demask pretrain` (its folder `causal`), or any causal model of the same tokenizer |\n\
+         | `demask` | `--predictor FILE`, `predictor.safetensors` | `demask train predictor` |\n\
+         | `mi` | `--information FILE`, `information.safetensors` | `demask tv-cache generate --divergence`, `demask train predictor --target kl` |\n\
+         | `adjust` | `--sampler-layer FILE`, `sampler.safetensors` | `demask train adjust` |\n\
+         | `policy` | `--policy FILE`, `policy.safetensors` | `demask train policy`; `--target final` for `mode=threshold` (Learn2PD) |\n\
+         | `codd` | `--prior FILE`, `prior.safetensors` | `demask train prior` |\n\n\
+         A part is refused on another backbone than its own. `demask train distill` changes the model itself (dParallel); any strategy \
+         decodes it,\n`entropy-threshold` as published. ADAS is `discount=` of the ranked strategies. Position contrastive guidance is known \
+         by its abstract\nonly, so `pcg-like` is a reconstruction and says so.\n\n\
          | strategy | meaning | a step costs | source |\n|---|---|---|---|\n",
     );
     let row = |out: &mut String, about: &About| {

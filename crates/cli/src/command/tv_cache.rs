@@ -77,6 +77,9 @@ struct GenerateArgs {
     /// Number format of the hidden rows
     #[arg(long, value_enum, default_value_t = StoredArg::F16)]
     hidden_dtype: StoredArg,
+    /// Store divergences beside total variations, for a predictor of mutual information (the strategy mi)
+    #[arg(long)]
+    divergence: bool,
     /// Responses per parquet file; a killed run repeats at most one file
     #[arg(long, default_value_t = 64, value_name = "N")]
     responses_per_file: usize,
@@ -201,6 +204,7 @@ impl GenerateArgs {
             responses_per_file: self.responses_per_file,
             hidden,
             hidden_dtype,
+            divergence: self.divergence,
         }
     }
 }

@@ -12,7 +12,7 @@ use demask::decode::{Canvas, Decoder, Job, Options, StrategySpec};
 use demask::eval::task::{self, Problem, Task};
 use demask::model::text::{ChatTemplate, Tokenizer};
 use demask::model::{Spec, Transformer};
-use demask::train::pretrain::{Config, Objective, PretrainProgress, Score, Watcher};
+use demask::train::pretrain::{Config, PretrainProgress, Score, Watcher};
 
 use super::examples::encode;
 
@@ -110,10 +110,7 @@ impl Watcher for Terminal<'_> {
 
     fn on_step(&mut self, progress: &PretrainProgress) -> ControlFlow<()> {
         if let Some(point) = &progress.logged {
-            let stage = match progress.objective {
-                Objective::Autoregressive => "autoregressive",
-                Objective::Diffusion => "diffusion",
-            };
+            let stage = progress.objective.name();
             eprintln!(
                 "{stage} {}/{}  loss {:.4}  right {:.1} %  rate {:.2e}  norm {:.2}  {:.0} tokens/s  {} left",
                 progress.step,

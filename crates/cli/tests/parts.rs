@@ -1,0 +1,131 @@
+//! Second models and trained parts through the command line: APD's published traces, and every part trained for a few
+//! updates, used, and refused on another backbone.
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::{PROMPT, demask, fixture};
+
+fn beside(name: &str) -> String {
+    Path::new(&fixture()).join("..").join(name).canonicalize().unwrap().display().to_string()
+}
+
+fn read(path: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn apds_published_traces() {
+    let (model, assistant) = (fixture(), beside("apd-toy/verifier"));
+    let prompts = read(&format!("{model}/expected.json"))["prompts"].clone();
+    let traces = read(&beside("apd-toy/expected.json"))["traces"].clone();
+    let greedy = |t: &&Value| t["alg"] == "apd" && t["temperature"].as_f64() == Some(0.0);
+    for trace in traces.as_array().unwrap().iter().filter(greedy).step_by(5) {
+        let prompt = prompts[trace["prompt"].as_u64().unwrap() as usize].as_array().unwrap();
+        let ids: Vec<String> = prompt.iter().map(Value::to_string).collect();
+        let mut strategy = format!("apd:r={}", trace["R"]);
+        for (key, name) in [("W", "window"), ("M", "lookahead")] {
+            if let Some(value) = trace[key].as_u64() {
+                strategy += &format!(",{name}={value}");
+            }
+        }
+        let run = demask(&[
+            "generate",
+            "--model",
+            &model,
+            "--assistant",
+            &assistant,
+            "--prompt-ids",
+            &ids.join(","),
+            "-n",
+            "40",
+            "--temperature",
+            "0",
+            "--strategy",
+            &strategy,
+            "--json",
+        ]);
+        assert_eq!(run.code, 0, "{strategy}: {}", run.err);
+        let got: Value = serde_json::from_str(&run.out).unwrap();
+        let passes = got["passes"].as_array().unwrap();
+        let accepted: Vec<usize> = passes.iter().map(|p| p["positions"].as_array().unwrap().len()).collect();
+        let want: Vec<usize> =
+            trace["accepted"].as_array().unwrap().iter().map(|a| a.as_u64().unwrap() as usize).collect();
+        assert_eq!(accepted, want, "{strategy}, prompt {}", trace["prompt"]);
+        let (answer, want) = (got["answer_ids"].as_array().unwrap(), trace["response"].as_array().unwrap());
+        assert_eq!(answer[..], want[..answer.len()], "{strategy}, prompt {}", trace["prompt"]);
+    }
+    let without = demask(&["generate", "--model", &model, "--raw", "-s", "apd", PROMPT]);
+    assert_ne!(without.code, 0);
+    assert!(without.err.contains("causal") && without.err.contains("--assistant"), "{}", without.err);
+}
+
+#[test]
+fn every_part_is_trained_used_and_refused_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let line = |i: usize| {
+        let prompt = PROMPT.replace(" 7 ", &format!(" {} ", 2 + i % 7));
+        serde_json::json!({ "id": i.to_string(), "prompt": prompt, "response": "7 + 19 = 26 . the answer is 26" }).to_string()
+    };
+    std::fs::write(at("data.jsonl"), (0..12).map(|i| line(i) + "\n").collect::<String>()).unwrap();
+    let (model, data) = (fixture(), at("data.jsonl"));
+    let asked = ["--model", &model, "--data", &data, "--raw", "--length", "20", "--steps", "3"];
+    let parts: [(&[&str], &str, &str, &str); 3] = [
+        (&["adjust", "--batch", "2", "--depth", "2"], "sampler", "--sampler-layer", "adjust:k=2"),
+        (
+            &["policy", "--target", "final", "--hidden", "16", "--batch", "2"],
+            "policy",
+            "--policy",
+            "policy:mode=threshold",
+        ),
+        (&["prior", "--states", "4", "--rounds", "2", "--batch", "2"], "prior", "--prior", "codd:k=2"),
+    ];
+    for (train, file, flag, strategy) in parts {
+        let out = at(&format!("{file}.safetensors"));
+        let args = [&["train"], train, &asked, &["--out", &out]].concat();
+        let run = demask(&args);
+        assert_eq!(run.code, 0, "{train:?}: {}", run.err);
+        // A baseline stands beside the loss.
+        assert!(run.out.contains("loss held out") && run.out.contains(flag), "{}", run.out);
+        let again = demask(&args);
+        assert_eq!((again.code, &again.out), (0, &run.out), "finished runs say the same: {}", again.err);
+        let used =
+            demask(&["generate", "--model", &model, flag, &out, "-s", strategy, "--raw", "-n", "12", PROMPT]);
+        assert_eq!(used.code, 0, "{strategy}: {}", used.err);
+        let other = beside("llada-toy");
+        let refused = demask(&[
+            "generate",
+            "--model",
+            &other,
+            flag,
+            &out,
+            "-s",
+            strategy,
+            "--prompt-ids",
+            "5,6",
+            "-n",
+            "4",
+        ]);
+        let named = ["trained on backbone", "do not fit"].iter().any(|why| refused.err.contains(why));
+        assert!(refused.code != 0 && named, "{}", refused.err);
+    }
+    let distilled = at("distilled");
+    let run =
+        demask(&[&["train", "distill", "--batch-tokens", "80"], &asked[..], &["--out", &distilled]].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(
+        run.out.contains("before: the teacher's answers") && run.err.contains("after 3:"),
+        "{} {}",
+        run.out,
+        run.err
+    );
+    let export = Path::new(&distilled).join("export").display().to_string();
+    let used =
+        demask(&["generate", "--model", &export, "-s", "entropy-threshold", "--raw", "-n", "12", PROMPT]);
+    assert_eq!(used.code, 0, "{}", used.err);
+    let unchecked = demask(&[&["train", "policy"], &asked[..], &["--out", &at("x.safetensors")]].concat());
+    assert!(unchecked.code != 0 && unchecked.err.contains("task:NAME"), "{}", unchecked.err);
+}

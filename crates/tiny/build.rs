@@ -1,0 +1,21 @@
+//! Compiles the small causal assistant in, where `checkpoint/assistant` holds one.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+fn main() {
+    let given = |name: &str| env::var_os(name).map(PathBuf::from).unwrap_or_default();
+    let folder = given("CARGO_MANIFEST_DIR").join("checkpoint/assistant");
+    println!("cargo:rerun-if-changed=checkpoint/assistant");
+    let (config, weights) = (folder.join("config.json"), folder.join("model.safetensors"));
+    let text = match config.exists() && weights.exists() {
+        true => format!(
+            "Some(Assistant {{ config: include_str!({config:?}), weights: include_bytes!({weights:?}) }})"
+        ),
+        false => "None".to_owned(),
+    };
+    let out = given("OUT_DIR").join("assistant.rs");
+    if let Err(cause) = fs::write(&out, text) {
+        panic!("cannot write {}: {cause}", out.display());
+    }
+}
