@@ -100,5 +100,5 @@ fn part(spec: &Spec, length: usize, tokens: usize) -> BatchPart {
         .flat_map(|index| canvas.masked.iter().map(move |&at| (index * length) as u32 + at as u32))
         .collect();
     let (targets, weights) = (vec![0; rows.len()], vec![1.0 / rows.len() as f32; rows.len()]);
-    BatchPart { packed, rows, targets, weights }
+    BatchPart { packed, rows, targets, weights, certainty: None }
 }
