@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+mod support;
+
+use support::wait_for;
 
 const CONFIG: &str = r#"
     seed = 7
@@ -68,17 +71,18 @@ fn a_killed_run_continues_bit_for_bit() {
     finish(demask(&[Path::new("tokenizer"), Path::new("--out"), &tokenizer]).spawn().unwrap());
     let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
     finish(start(&config, &tokenizer, &whole));
-    for at in [20, 90] {
-        let mut child = start(&config, &tokenizer, &killed);
-        let begin = Instant::now();
-        while saved(&killed) < at {
-            assert!(begin.elapsed() < Duration::from_secs(120), "no state after step {at}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!((at..200).contains(&saved(&killed)), "killed too late to show anything");
-    }
+    let in_the_middle = (0..20).any(|_| {
+        let _ = fs::remove_dir_all(&killed);
+        [20, 90].iter().all(|&at| {
+            let mut child = start(&config, &tokenizer, &killed);
+            wait_for(&mut child, "a state", || saved(&killed) >= at);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            // A machine that did not let this test look in time gets another chance.
+            saved(&killed) < 200
+        })
+    });
+    assert!(in_the_middle, "the run was always over before it was killed");
     let log = finish(start(&config, &tokenizer, &killed));
     assert!(!log.contains(" 0 updates done"), "{log}");
     let weights = |out: &Path| fs::read(out.join("export/model.safetensors")).unwrap();

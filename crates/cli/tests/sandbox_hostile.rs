@@ -25,6 +25,9 @@ fn has_python() -> bool {
     found
 }
 
+/// After this much time something is not slow but hangs; the programs here would take hours.
+const HANGS: Duration = Duration::from_secs(300);
+
 /// Processes whose limit of address space is this number of bytes.
 fn living(memory: u64) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -46,18 +49,14 @@ fn a_program_that_leaves_its_group_does_not_outlive_the_clock() {
     let limits = Limits { seconds: 2, memory, ..Limits::default() };
     let sandbox = Sandbox::new(Path::new(DEMASK), Path::new("python3"), limits).unwrap();
     for code in [
-        "import os,ctypes,time; os.setsid(); ctypes.CDLL(None).prctl(1,0); time.sleep(90)",
-        "import os,ctypes,time\ntry: os.setsid()\nexcept OSError: pass\nctypes.CDLL(None).prctl(1,0)\nx = bytearray(200 << 20)\ntime.sleep(90)",
-        "import os,ctypes,time\ntry: os.setpgid(0, 0)\nexcept OSError: pass\nos.close(1); time.sleep(90)",
+        "import os,ctypes,time; os.setsid(); ctypes.CDLL(None).prctl(1,0); time.sleep(7200)",
+        "import os,ctypes,time\ntry: os.setsid()\nexcept OSError: pass\nctypes.CDLL(None).prctl(1,0)\nx = bytearray(200 << 20)\ntime.sleep(7200)",
+        "import os,ctypes,time\ntry: os.setpgid(0, 0)\nexcept OSError: pass\nos.close(1); time.sleep(7200)",
     ] {
         let start = Instant::now();
         let outcome = sandbox.test(code, "").unwrap();
         assert!(!outcome.passed(), "{code}: {outcome:?}");
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "{code} held the scorer for {:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < HANGS, "{code} held the scorer for {:?}", start.elapsed());
         assert_eq!(living(memory), [""; 0], "{code} lives on");
     }
 }
@@ -69,11 +68,11 @@ fn the_clock_binds_the_sanitiser() {
     }
     let limits = Limits { seconds: 1, ..Limits::default() };
     let sandbox = Sandbox::new(Path::new(DEMASK), Path::new("python3"), limits).unwrap();
-    // A hundred lines that nearly parse: five thousand spans are tried, each of a long line.
+    // Four hundred lines that nearly parse: eighty thousand spans are tried, each of a long line.
     let line = format!("x = [{}", "1 + ".repeat(4000));
     let start = Instant::now();
-    assert_eq!(sandbox.sanitize(&format!("{line}\n").repeat(100), "f").unwrap(), "");
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(sandbox.sanitize(&format!("{line}\n").repeat(400), "f").unwrap(), "");
+    assert!(start.elapsed() < HANGS, "{:?}", start.elapsed());
 }
 
 #[test]

@@ -327,9 +327,11 @@ fn a_file_that_changes_while_it_is_mapped_is_noticed_and_one_that_is_read_does_n
     forward(&mapped).unwrap();
     let weights = copy.path().join("model.safetensors");
     let bytes = std::fs::read(&weights).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    // Written in place, as `cp` does.
+    // Written in place, as `cp` does. The clock of the file system may be too coarse to tell, so its time is set.
+    let before = std::fs::metadata(&weights).unwrap().modified().unwrap();
     std::fs::write(&weights, &bytes).unwrap();
+    let file = std::fs::File::options().write(true).open(&weights).unwrap();
+    file.set_modified(before + std::time::Duration::from_secs(2)).unwrap();
     let error = forward(&mapped).unwrap_err().to_string();
     assert!(error.contains("model.safetensors was changed while it is in use"), "{error}");
     forward(&read).unwrap();
@@ -338,6 +340,20 @@ fn a_file_that_changes_while_it_is_mapped_is_noticed_and_one_that_is_read_does_n
     std::fs::remove_file(&weights).unwrap();
     std::fs::write(&weights, b"another").unwrap();
     forward(&mapped).unwrap();
+}
+
+/// Page faults of this thread so far.
+#[cfg(target_os = "linux")]
+fn faults() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // The second field is the name, in brackets, and may hold spaces.
+    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[7].parse::<u64>().unwrap() + fields[9].parse::<u64>().unwrap()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn faults() -> u64 {
+    0
 }
 
 #[test]
@@ -403,10 +419,21 @@ fn the_fingerprint_of_a_7b_checkpoint_is_quick() {
     let start = std::time::Instant::now();
     let fingerprint = store.fingerprint(&spec);
     let took = start.elapsed();
+    // Once more on one thread, whose faults can be told from those of other tests.
+    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let again = Store::open(folder.path()).unwrap();
+    let (pages, same) = alone.install(|| {
+        let before = faults();
+        let fingerprint = again.fingerprint(&spec);
+        (faults() - before, fingerprint)
+    });
+    assert_eq!(fingerprint, same);
     eprintln!(
-        "{} GB of weights: fingerprint {fingerprint} in {took:?}",
+        "{} GB of weights: fingerprint {fingerprint} in {took:?}, {pages} page faults",
         store.size_in_bytes() / 1_000_000_000
     );
-    // Half a second is the promise; this is a test on a machine that others use.
-    assert!(took.as_secs_f64() < 5.0, "{took:?}");
+    // Half a second is the promise, and what it takes is the pages that are touched; reading all of them would be
+    // hundreds of thousands of faults even where the system maps sixteen at a time.
+    #[cfg(target_os = "linux")]
+    assert!((1..20_000).contains(&pages), "{pages} page faults");
 }

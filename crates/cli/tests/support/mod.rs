@@ -6,7 +6,8 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -60,13 +61,28 @@ pub fn demask_peak(args: &[&str]) -> (Run, u64) {
             let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
             peak = peak.max(kib << 10);
         }
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
     }
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let run =
         Run { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
     (run, peak)
+}
+
+/// Sends a process a signal by its name; `STOP` holds it up wherever it is.
+pub fn signal(name: &str, process: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
+    assert!(sent.success(), "no signal {name}");
+}
+
+/// Waits until something holds, however long the machine takes; a process that ends before is a failure.
+pub fn wait_for(child: &mut Child, what: &str, holds: impl Fn() -> bool) {
+    while !holds() {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none() || holds(), "{what}: it ended before, {ended:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// A temporary folder.
