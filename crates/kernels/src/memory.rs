@@ -4,34 +4,89 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::Range;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Has the C library keep what is freed for the next allocation, where it would give blocks of megabytes back at once.
 ///
-/// A forward pass allocates the same activations in every layer. Each time anew, the system would clear and map their
-/// pages, one by one: about a twentieth of the time of a 7B-shaped pass over 512 tokens. For a program to call when it
-/// starts; only glibc has such a setting, elsewhere nothing happens.
+/// A forward pass allocates the same activations in every layer. Without this, the system would clear and map their
+/// pages each time, one by one: about a twentieth of the time of a 7B-shaped pass over 512 tokens. For a program to call
+/// when it starts; only glibc has such a setting, elsewhere nothing happens.
 pub fn reuse_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         /// Larger blocks are weights: they are freed rarely, and then their memory should go back.
         const LARGEST: i32 = 256 << 20;
+        REUSED.store(true, Ordering::Relaxed);
         // SAFETY: mallopt only sets numbers of the allocator, and takes its lock to do so.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGEST);
             libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+            libc::mallopt(libc::M_ARENA_MAX, arenas() as i32);
         }
     }
+}
+
+/// Whether this program asked for it; a library changes no one else's allocator.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+static REUSED: AtomicBool = AtomicBool::new(false);
+
+/// Heaps that glibc may keep side by side: one for each thread that computes, and some for those that serve.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn arenas() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from) + 8
 }
 
 /// Gives freed memory back that [`reuse_freed_memory`] had the C library keep; for a program that is idle.
 pub fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // SAFETY: malloc_trim takes the allocator's locks and touches only memory that is free.
-        unsafe {
-            libc::malloc_trim(0);
+        /// Free memory at the end of a heap that may stay.
+        const KEPT: i32 = 128 << 10;
+        if REUSED.load(Ordering::Relaxed) {
+            // SAFETY: mallopt only sets numbers of the allocator, and takes its lock to do so.
+            unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT) };
+            cut_ends();
+            // SAFETY: as above.
+            unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX) };
         }
+        // SAFETY: malloc_trim takes the allocator's locks and touches only memory that is free.
+        unsafe { libc::malloc_trim(0) };
     }
+}
+
+/// Has every heap of glibc give back its end, which `malloc_trim` does for the first heap only.
+///
+/// The others give theirs back when a block is freed in them. A new thread gets a heap that has no thread, or else one
+/// of those in use, in turn; so twice as many threads as there are heaps, all alive at once, free a block in each.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn cut_ends() {
+    use std::sync::{RwLock, mpsc};
+    /// Large enough that freeing it looks at the end of the heap.
+    const BLOCK: usize = 256 << 10;
+    let (ready, count) = mpsc::channel();
+    let gate = RwLock::new(());
+    std::thread::scope(|scope| {
+        let closed = gate.write();
+        let visit = |ready: mpsc::Sender<()>| {
+            let block = std::hint::black_box(Vec::<u8>::with_capacity(BLOCK));
+            let _ = ready.send(());
+            drop(ready);
+            let _open = gate.read();
+            drop(block);
+        };
+        for _ in 0..2 * arenas() {
+            let (ready, builder) = (ready.clone(), std::thread::Builder::new().stack_size(64 << 10));
+            // A system that gives no more threads has its memory back another time.
+            if builder.spawn_scoped(scope, move || visit(ready)).is_err() {
+                break;
+            }
+        }
+        drop(ready);
+        // Until all of them have their block.
+        while count.recv().is_ok() {}
+        drop(closed);
+    });
 }
 
 /// A row-major matrix that several threads write, each its own tiles.

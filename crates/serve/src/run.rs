@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -13,6 +14,9 @@ use crate::error::Error;
 use crate::listen::serve_until;
 use crate::{Served, Server, ServerSettings};
 
+/// How long a thread that parses waits for more.
+const PARSER_IDLE: Duration = Duration::from_secs(2);
+
 /// Serves until a signal; `ready` is told the address once it is open.
 pub fn run(
     served: Served,
@@ -20,9 +24,11 @@ pub fn run(
     address: SocketAddr,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    // Two threads: the model's own threads do the computing.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(Error::Start)?;
+    // Two threads: the model's own threads do the computing. Few more for parsing, which go when they are idle: each
+    // keeps a stack and an arena of the allocator.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).max_blocking_threads(8).thread_keep_alive(PARSER_IDLE);
+    let runtime = runtime.enable_all().build().map_err(Error::Start)?;
     let (server, model) = Server::start(served, settings)?;
     let outcome = runtime.block_on(listen(server, address, ready));
     // Requests that are still there after a second signal lose their canvases, which ends the model's thread.
