@@ -2,7 +2,7 @@
 //!
 //! Invariant: a reader sees the old file or the whole new one, and a writer that gives up leaves nothing behind.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -36,7 +36,7 @@ impl Pending {
             _ => Path::new("."),
         };
         let mut builder = tempfile::Builder::new();
-        let prefix = files::partial_prefix();
+        let prefix = files::partial_prefix(path);
         builder.prefix(&prefix).suffix(files::PARTIAL);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -64,6 +64,12 @@ impl Write for Pending {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+impl Seek for Pending {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.out.seek(to)
     }
 }
 

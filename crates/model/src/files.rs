@@ -137,9 +137,25 @@ pub fn clean(folder: &Path) {
     }
 }
 
-/// How the name of an unfinished file of this process begins; see [`clean`].
-pub fn partial_prefix() -> String {
-    format!(".{}-", process::id())
+/// Removes unfinished files that were to become `path`; for the only writer of it.
+pub fn clean_of(path: &Path) {
+    let Some(folder) = path.parent() else { return };
+    let middle = format!("-{}.", short_name(path));
+    for partial in partials(folder) {
+        if partial.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(&middle)) {
+            let _ = fs::remove_file(partial);
+        }
+    }
+}
+
+/// How the name of the unfinished `path` of this process begins; see [`clean`] and [`clean_of`].
+pub(crate) fn partial_prefix(path: &Path) -> String {
+    format!(".{}-{}.", process::id(), short_name(path))
+}
+
+/// The name of a file, or so much of it that more can be added.
+fn short_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().chars().take(60).collect()
 }
 
 fn partials(folder: &Path) -> Vec<PathBuf> {
@@ -196,13 +212,17 @@ mod tests {
         let mut child = process::Command::new("true").spawn().unwrap();
         let dead = folder.path().join(format!(".{}-x.partial", child.id()));
         child.wait().unwrap();
-        let own = folder.path().join(format!("{}x.partial", partial_prefix()));
+        let own = folder.path().join(format!("{}x.partial", partial_prefix(Path::new("a.bin"))));
         let nobodys = folder.path().join(".x.partial");
         for path in [&dead, &own, &nobodys] {
             fs::write(path, "half").unwrap();
         }
         clean(folder.path());
         assert!(!dead.exists() && own.exists() && nobodys.exists());
+        clean_of(&folder.path().join("b.bin"));
+        assert!(own.exists() && nobodys.exists());
+        clean_of(&folder.path().join("a.bin"));
+        assert!(!own.exists() && nobodys.exists());
     }
 
     #[cfg(unix)]

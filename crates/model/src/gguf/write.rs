@@ -2,7 +2,6 @@
 //!
 //! Names, order of rows and metadata are those llama.cpp's converters write.
 
-use std::io::BufWriter;
 use std::path::Path;
 
 use candle_core::quantized::gguf_file::{self, Value};
@@ -13,8 +12,8 @@ use serde_json::Value as Json;
 use super::row_in_file;
 use crate::arch;
 use crate::config::Spec;
-use crate::error::{Error, Result};
-use crate::files;
+use crate::error::Result;
+use crate::file::Pending;
 use crate::layer::{Parameter, Use};
 
 /// The format of the matrices; vectors are F32.
@@ -113,15 +112,9 @@ pub fn write(
     let metadata = metadata(spec, vocabulary);
     let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary =
-        tempfile::Builder::new().prefix(&files::partial_prefix()).suffix(files::PARTIAL).tempfile_in(folder);
-    let mut out = BufWriter::new(temporary.map_err(Error::write(path))?);
+    let mut out = Pending::create(path)?;
     gguf_file::write(&mut out, &metadata, &tensors)?;
-    let file = out.into_inner().map_err(|cause| Error::write(path)(cause.into_error()))?;
-    file.as_file().sync_all().map_err(Error::write(path))?;
-    file.persist(path).map_err(|cause| Error::write(path)(cause.error))?;
-    files::sync_folder_of(path).map_err(Error::write(path))
+    out.finish()
 }
 
 /// The rows of a tensor in the file's order.

@@ -3,13 +3,12 @@
 //! Invariant: a file appears under its name only when it is complete, and its bytes are a function of its rows: no
 //! time stamps, no batch boundaries, one encoding.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use demask_decode::dependency::Measure;
-use demask_model::files;
+use demask_model::file::Pending;
 use half::f16;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -139,20 +138,16 @@ impl Example {
 /// Writes one file.
 pub(super) struct Writer {
     path: PathBuf,
-    partial: PathBuf,
-    out: Option<SerializedFileWriter<BufWriter<File>>>,
+    out: Option<SerializedFileWriter<Pending>>,
     kept: Kept,
     rows: Vec<Example>,
     payload: usize,
 }
 
 impl Writer {
-    /// Begins `path`; the rows go to a hidden neighbour until [`Self::finish`].
+    /// Begins `path`, which appears with [`Self::finish`].
     pub(super) fn new(path: &Path, kept: Kept) -> Self {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Its own name for every process: shares that overlap must not write into one file.
-        let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-        Self { path: path.to_owned(), partial, out: None, kept, rows: Vec::new(), payload: 0 }
+        Self { path: path.to_owned(), out: None, kept, rows: Vec::new(), payload: 0 }
     }
 
     /// Adds a row.
@@ -165,28 +160,20 @@ impl Writer {
     /// Completes the file with these entries in its footer.
     pub(super) fn finish(mut self, entries: Vec<(&str, String)>) -> Result<()> {
         self.flush()?;
-        let fail = Error::write(&self.path);
         let Some(mut out) = self.out.take() else { return Ok(()) };
         for (key, value) in entries {
             out.append_key_value_metadata(KeyValue::new(format!("demask.{key}"), value));
         }
-        let complete = || {
-            let mut file = out.into_inner().map_err(io_error)?;
-            file.flush()?;
-            file.get_ref().sync_all()?;
-            fs::rename(&self.partial, &self.path)?;
-            files::sync_folder_of(&self.path)
-        };
-        complete().map_err(fail)
+        let file = out.into_inner().map_err(io_error).map_err(Error::write(&self.path))?;
+        Ok(file.finish()?)
     }
 
     fn flush(&mut self) -> Result<()> {
         let out = match &mut self.out {
             Some(out) => out,
             None => {
-                let file = File::create(&self.partial).map_err(Error::write(&self.path))?;
+                let file = Pending::create(&self.path)?;
                 let out = columns::schema(self.kept).and_then(|schema| {
-                    let file = BufWriter::with_capacity(1 << 20, file);
                     SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties()))
                 });
                 self.out.insert(out.map_err(io_error).map_err(Error::write(&self.path))?)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use demask_engine::Shard;
-use demask_model::files::Lock;
+use demask_model::files::{self, Lock};
 use demask_model::{Backbone, SpecialIds};
 
 use super::columns::Kept;
@@ -127,7 +127,8 @@ impl Generator<'_> {
         let tasks: Vec<Masking<'_>> =
             responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
         let path = self.path(file);
-        self.remove_leftovers(file);
+        // What a killed run of this share left of it; other shares have files of their own.
+        files::clean_of(&path);
         let mut writer = Writer::new(&path, Kept::of(self.settings));
         let (responses, refusals) = (responses.len(), refused.len());
         let mut entry = FileEntry { name: name(file), responses, examples: 0, pairs: 0, refused: refusals };
@@ -154,15 +155,6 @@ impl Generator<'_> {
             ("file", json(serde_json::to_string(&entry))?),
             ("refused", json(serde_json::to_string(&refused))?),
         ])
-    }
-
-    /// Removes what a killed run of this share left of a file.
-    fn remove_leftovers(&self, file: usize) {
-        let start = format!(".{}.", name(file));
-        let entries = std::fs::read_dir(self.folder).into_iter().flatten().flatten();
-        for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&start)) {
-            let _ = std::fs::remove_file(entry.path());
-        }
     }
 
     /// Prompt and ended response in one row of tokens, or why not.
