@@ -23,7 +23,7 @@ export class TokenCanvas {
     const shown = [];
     let ended = 0;
     for (const cell of cells.slice(view.start)) {
-      if (cell.kind === Kind.Ended && !view.masking) ended++;
+      if (cell.kind === Kind.Filled && !view.masking) ended++;
       else shown.push(this.#chip(cell, view));
     }
     const positions = new Set(cells.slice(view.start).map((cell) => cell.position));
@@ -105,7 +105,7 @@ function describe(cell, hole) {
   const place = `position ${cell.position}`;
   if (hole) return cell.again ? `masked again in step ${cell.again}, ${place}` : `masked, ${place}`;
   if (cell.kind === Kind.Given) return `${quoted(cell.text)} given, ${place}`;
-  if (cell.kind === Kind.Ended) return `end of sequence, filled in step ${cell.step}, ${place}`;
+  if (cell.kind === Kind.Filled) return `end of sequence, filled in step ${cell.step}, ${place}`;
   const text = cell.end ? "end of sequence" : quoted(cell.text);
   return `${text} committed in step ${cell.step}, confidence ${short(cell.confidence)}, ${place}`;
 }

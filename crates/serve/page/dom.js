@@ -45,3 +45,6 @@ export function short(value) {
 
 /** Seconds. */
 export const seconds = (value) => (value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(2)} s`);
+
+/** A number with its noun. */
+export const counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;

@@ -3,7 +3,7 @@
 import { get, post, Refusal, setKey, stream } from "./api.js";
 import { Ask } from "./ask.js";
 import { Decoder } from "./decoder.js";
-import { at, quoted, seconds } from "./dom.js";
+import { at, counted, quoted, seconds } from "./dom.js";
 import { HeatMap } from "./heat.js";
 import { Lane } from "./lane.js";
 import { Player } from "./replay.js";
@@ -134,7 +134,7 @@ async function settled() {
   if (!finished.length) return;
   const results = finished.map((lane) => {
     const { steps, seconds: spent } = lane.run.cost(lane.run.steps.length);
-    return `${lane.run.strategy} finished in ${steps} steps, ${seconds(spent)}: ${lane.run.done.text}`;
+    return `${lane.run.strategy} finished in ${counted(steps, "step")}, ${seconds(spent)}: ${lane.run.done.text}`;
   });
   say(results.join(". "));
   if (finished.length === 2) compare(...finished);
@@ -158,7 +158,7 @@ function compare(a, b) {
   const [few, many] = [first.run.steps.length, second.run.steps.length];
   const factor = (many / few).toFixed(1);
   const same = a.run.done.text === b.run.done.text ? "the same text" : "different texts";
-  const lead = few === many ? `Both took ${few} steps` : `${first.run.strategy} took ${factor}× fewer steps than ${second.run.strategy}`;
+  const lead = few === many ? `Both took ${counted(few, "step")}` : `${first.run.strategy} took ${factor}× fewer steps than ${second.run.strategy}`;
   at("outcome").textContent = `${lead} (${few} and ${many}), with ${same}.`;
 }
 
@@ -200,19 +200,11 @@ async function fill(lane, tokens) {
 
 // ── Looking ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** A position by its token, or by the one it ends with, so that a matrix can be read. */
 const nameIn = (lane) => (position) => {
-  const text = lane.textAt(position) ?? finalText(lane, position);
+  const text = lane.textAt(position) ?? lane.run.finalText(position);
   return text === null ? `the mask at ${position}` : quoted(text);
 };
-
-/** What stands at a masked position in the end, so that a matrix can be read. */
-function finalText(lane, position) {
-  for (const step of lane.run.steps) {
-    const at = step.commits.findIndex((commit) => commit.position === position);
-    if (at >= 0) return step.texts[at];
-  }
-  return null;
-}
 
 function drawHeat() {
   const lane = app.watched?.run && lanes().includes(app.watched) ? app.watched : lanes()[0];
@@ -265,28 +257,32 @@ at("open").addEventListener("change", async () => {
   at("open").value = "";
   if (!file) return;
   try {
-    const texts = async (tokens) => (tokens.length ? (await post("v1/detokenize", { tokens })).texts : []);
-    const run = await Run.fromTrace(await file.text(), texts);
+    const run = await Run.fromTrace(await file.text(), (trace) => post("v1/replay", { trace }));
     at("lanes").replaceChildren(both[0].root);
     both[0].start(run, run.strategy);
     app.watched = both[0];
     app.last = null;
     player.load(run.steps.length);
     complain("");
-    say(`Opened a trace of ${run.steps.length} steps.`);
+    say(`Opened a trace of ${counted(run.steps.length, "step")}.`);
   } catch (error) {
     complain(error.message);
   }
 });
+/** Day or night, whatever the system asks for. */
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  at("dark").media = theme === "dark" ? "all" : "not all";
+}
 at("theme").addEventListener("click", () => {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
   const next = now === "dark" ? "light" : "dark";
-  document.documentElement.dataset.theme = next;
+  setTheme(next);
   localStorage.setItem("demask-theme", next);
   heat.draw();
 });
 const theme = localStorage.getItem("demask-theme");
-if (theme) document.documentElement.dataset.theme = theme;
+if (theme) setTheme(theme);
 
 connect();

@@ -1,7 +1,8 @@
 // One decoding: its header, its steps, and the canvas after any number of them. Also the trace file.
+// What a step changed is told by the server, which has the one reader of records; here it is only put in place.
 
 /** What a cell of the canvas is. */
-export const Kind = { Given: "given", Masked: "masked", Committed: "committed", Ended: "ended" };
+export const Kind = { Given: "given", Masked: "masked", Committed: "committed", Filled: "filled" };
 
 export class Run {
   /** @param header the trace's first line; `texts` are the texts of its tokens. */
@@ -24,36 +25,37 @@ export class Run {
 
   /** The cells after `count` steps. */
   cells(count) {
-    const { tokens, texts, mask, eos } = this.header;
-    const cells = tokens.map((token, position) => ({
-      position,
-      token,
-      text: texts[position],
-      kind: token === mask ? Kind.Masked : Kind.Given,
-      end: eos?.includes(token) ?? false,
-    }));
-    const end = eos?.[0] ?? null;
-    for (const [index, step] of this.steps.slice(0, count).entries()) {
-      step.commits.forEach((commit, i) => {
-        cells[commit.position] = {
-          position: commit.position,
-          token: commit.token,
-          text: step.texts[i],
-          kind: Kind.Committed,
-          step: index + 1,
-          confidence: commit.confidence,
-          newest: index + 1 === count,
-          end: eos?.includes(commit.token) ?? false,
-        };
-      });
-      for (const position of step.filled ?? []) {
-        cells[position] = { position, token: end, text: "", kind: Kind.Ended, step: index + 1, newest: false, end: true };
-      }
-      for (const position of step.remasked ?? []) {
-        cells[position] = { position, token: mask, text: texts[position], kind: Kind.Masked, again: index + 1 };
-      }
+    const { tokens, mask } = this.header;
+    const cells = tokens.map((token, position) =>
+      this.#cell(position, token === mask ? { kind: Kind.Masked } : { kind: Kind.Given, token, text: this.header.texts[position] }, count),
+    );
+    for (const step of this.steps.slice(0, count)) {
+      for (const { position, ...place } of step.changes) cells[position] = this.#cell(position, place, count);
     }
     return cells;
+  }
+
+  /** A place as it is drawn; steps count from 1 here. */
+  #cell(position, { kind, token, text, step, again, confidence }, count) {
+    const { mask, eos } = this.header;
+    const end = kind === Kind.Filled || (eos?.includes(token) ?? false);
+    return {
+      position,
+      kind,
+      token: token ?? (kind === Kind.Filled ? (eos?.[0] ?? null) : mask),
+      text: text ?? "",
+      confidence,
+      step: step === undefined ? undefined : step + 1,
+      again: again === undefined ? undefined : again + 1,
+      newest: kind === Kind.Committed && step + 1 === count,
+      end,
+    };
+  }
+
+  /** The text that a position ends with, or null where nothing was written. */
+  finalText(position) {
+    const changes = this.steps.flatMap((step) => step.changes).filter((change) => change.position === position);
+    return changes.at(-1)?.text ?? null;
   }
 
   /** Steps, tokens and seconds after `count` steps. */
@@ -86,13 +88,14 @@ export class Run {
     return null;
   }
 
-  /** The trace file: the header and a step a line. */
+  /** The trace file: the header and a step a line, without what follows from them. */
   toTrace() {
-    return [this.header, ...this.steps].map((line) => JSON.stringify(line)).join("\n") + "\n";
+    const line = ({ changes, ...record }) => JSON.stringify(record);
+    return [this.header, ...this.steps].map(line).join("\n") + "\n";
   }
 
-  /** Reads a trace file; `texts` of tokens may be missing then, and `fetchTexts` finds them. */
-  static async fromTrace(content, fetchTexts) {
+  /** Reads a trace file; `replay` has the server tell it again, for which matrices are not needed. */
+  static async fromTrace(content, replay) {
     const lines = content.split("\n").filter((line) => line.trim());
     let parsed;
     try {
@@ -100,14 +103,10 @@ export class Run {
     } catch {
       throw new Error("this file is not a trace: not every line is JSON");
     }
+    const told = await replay(parsed.map(({ dependency, ...record }) => JSON.stringify(record)).join("\n"));
     const [header, ...steps] = parsed;
-    if (header?.demask_trace !== 1) throw new Error("this file is not a trace: its first line is no header");
-    const whole = (step) => Array.isArray(step?.commits) && step.seconds;
-    if (!steps.every(whole)) throw new Error("this file is not a trace: a line is no step");
-    header.texts ??= await fetchTexts(header.tokens);
-    for (const step of steps) step.texts ??= await fetchTexts(step.commits.map((commit) => commit.token));
-    const run = new Run(header);
-    run.steps = steps;
+    const run = new Run({ ...header, texts: told.texts, eos: header.eos ?? told.eos });
+    run.steps = steps.map((step, index) => ({ ...step, changes: told.steps[index] }));
     run.done = { text: null };
     return run;
   }

@@ -1,6 +1,6 @@
 // The strip of steps: tokens committed and budget spent in each, a click goes there.
 
-import { el, short, svg } from "./dom.js";
+import { counted, el, short, svg } from "./dom.js";
 
 const HEIGHT = 40;
 const WHY = {
@@ -78,10 +78,10 @@ function sentence(step, index) {
   const tokens = step.commits.length;
   const budget = step.budget ? ` · budget ${short(step.budget.used)} of ${short(step.budget.limit)}` : "";
   const why = WHY[step.stop] ? ` · ${WHY[step.stop]}` : "";
-  return `Step ${index + 1}: ${tokens} ${tokens === 1 ? "token" : "tokens"}${budget}${why}`;
+  return `Step ${index + 1}: ${counted(tokens, "token")}${budget}${why}`;
 }
 
 function summary(run) {
   const counts = run.steps.map((step) => step.commits.length).join(", ");
-  return `Tokens committed in each of ${run.steps.length} steps: ${counts}`;
+  return `Tokens committed in ${counted(run.steps.length, "step")}: ${counts}`;
 }

@@ -27,6 +27,7 @@ macro_rules! files {
 files! {
     "index.html" HTML,
     "style.css" CSS,
+    "dark.css" CSS,
     "tokens.css" CSS,
     "icon.svg" SVG,
     "main.js" SCRIPT,

@@ -1,15 +1,18 @@
 //! `POST /v1/denoise`: the whole decoding as server-sent events, every step with the texts of its tokens.
 //!
-//! Events: `start` (a trace header with texts), `step` (a step record with texts), `done` (text and cost) or `error`.
+//! Events: `start` (a trace header with texts), `step` (a step record, with texts and what it changed), `done` (text and
+//! cost) or `error`.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use demask_decode::StepRecord;
+use demask_decode::replay::Replay;
 use demask_decode::trace::TraceHeader;
 use serde_json::{Value, json};
 
+use super::replay::changes;
 use super::tokens::texts;
 use super::{Body, parse};
 use crate::answer::{Stream, cost};
@@ -59,11 +62,12 @@ async fn tell(
     start: Value,
 ) -> Result<(), Refusal> {
     stream.send(Some("start"), &start).await;
+    let mut replay = Replay::of(&asked.order.canvas);
     loop {
         match running.next().await {
             Some((_, Event::Step(record))) => {
                 text.step(served.model.tokenizer(), &record)?;
-                stream.send(Some("step"), &step(served, &record)?).await;
+                stream.send(Some("step"), &step(served, &mut replay, &record)?).await;
                 if text.ending() == Some(Ending::Stop) && !asked.request.stops.is_empty() {
                     running.enough(0);
                 }
@@ -78,9 +82,10 @@ async fn tell(
     }
 }
 
-/// A record with the text of each commit.
-fn step(served: &Served, record: &StepRecord) -> Result<Value, Refusal> {
+/// A record with the text of each commit, and what it changed.
+fn step(served: &Served, replay: &mut Replay, record: &StepRecord) -> Result<Value, Refusal> {
     let mut value = json!(record);
+    value["changes"] = changes(served, &replay.step(record).map_err(Refusal::internal)?)?;
     value["texts"] = json!(texts(served, record.commits.iter().map(|c| c.token))?);
     Ok(value)
 }

@@ -5,6 +5,7 @@ mod completions;
 mod denoise;
 mod infill;
 mod models;
+mod replay;
 mod status;
 mod strategies;
 mod tasks;
@@ -54,6 +55,7 @@ routes! {
     post "/v1/chat/completions" chat::complete,
     post "/v1/infill" infill::infill,
     post "/v1/denoise" denoise::denoise,
+    post "/v1/replay" replay::replay,
     post "/v1/tokenize" tokens::tokenize,
     post "/v1/detokenize" tokens::detokenize,
     get "/v1/tasks" tasks::list,

@@ -285,8 +285,30 @@ fn every_step_of_a_denoising_is_told() {
             for filled in step["filled"].as_array().into_iter().flatten() {
                 tokens[filled.as_u64().unwrap() as usize] = 2;
             }
+            // What the page draws: every change with its text, the same tokens.
+            for change in step["changes"].as_array().unwrap() {
+                let token = tokens[change["position"].as_u64().unwrap() as usize];
+                match change["kind"].as_str().unwrap() {
+                    "committed" => {
+                        assert!(change["token"] == token && change["text"].is_string(), "{change}")
+                    }
+                    "filled" => assert!(token == 2 && change["step"] == step["step"], "{change}"),
+                    other => panic!("{other}"),
+                }
+            }
         }
         assert_eq!(json!(tokens), end["tokens"]);
+        // The same from the trace file, as the page opens it.
+        let lines: Vec<String> = events[..events.len() - 1].iter().map(Value::to_string).collect();
+        let told = ok(&app, "/v1/replay", &json!({ "trace": lines.join("\n") })).await;
+        assert_eq!(told["texts"], start["texts"]);
+        let changes: Vec<&Value> = steps.iter().map(|step| &step["changes"]).collect();
+        assert_eq!(told["steps"], json!(changes));
+        let (status, answer) = post(&app, "/v1/replay", &json!({ "trace": "no trace" })).await;
+        assert!(status == 400 && answer.to_string().contains("is not a trace"), "{answer}");
+        let twice = [lines.clone(), vec![lines[1].clone()]].concat().join("\n");
+        let (status, answer) = post(&app, "/v1/replay", &json!({ "trace": twice })).await;
+        assert!(status == 400 && answer.to_string().contains("does not fit its canvas"), "{answer}");
         assert!(steps.iter().any(|s| s["dependency"]["values"].is_array()));
         let gaps = json!({ "text": "eva has [MASK:2] shells ." });
         let (events, _) = stream(&app, "/v1/denoise", &gaps).await;

@@ -22,6 +22,7 @@ fn bodies(document: &Value) -> Vec<(String, Value, Value)> {
             Some(json!({ "messages": [{ "role": "user", "content": "eva has 7" }], "max_tokens": 3 }))
         }
         "/v1/infill" => Some(json!({ "text": "eva has [MASK] shells" })),
+        "/v1/replay" => Some(json!({ "trace": "no trace" })),
         "/v1/tokenize" => Some(json!({ "text": "eva" })),
         "/v1/detokenize" => Some(json!({ "tokens": [5] })),
         _ => None,
@@ -40,7 +41,7 @@ fn documented_fields_are_taken_and_others_refused() {
         let app = toy_chat();
         let document = document(&app).await;
         let bodies = bodies(&document);
-        assert_eq!(bodies.len(), 6);
+        assert_eq!(bodies.len(), 7);
         let names: BTreeSet<String> = bodies
             .iter()
             .flat_map(|(_, schema, _)| schema["properties"].as_object().unwrap().keys().cloned())

@@ -1,6 +1,6 @@
 //! Clients that are slow, strange or sent by another site's page.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,14 +13,16 @@ use tokio::sync::oneshot;
 
 use crate::support::*;
 
-/// Short limits, so that the test of a limit is short as well.
-fn impatient() -> ServerSettings {
-    let patience = Patience {
-        head: Duration::from_millis(400),
-        body: Duration::from_millis(600),
-        read: Duration::from_millis(800),
-        grace: Duration::from_secs(2),
-    };
+/// After this much time a client gives up: something hangs. No limit of a server here is near it.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// Limits that no test lives to see, but for those it is about.
+fn patience() -> Patience {
+    let hours = Duration::from_secs(9 * 3600);
+    Patience { head: hours, body: hours, read: hours, grace: hours }
+}
+
+fn with_patience(patience: Patience) -> ServerSettings {
     ServerSettings { patience, connections: 8, ..ServerSettings::default() }
 }
 
@@ -39,35 +41,40 @@ async fn listening(
     (address, stop, serving)
 }
 
-/// Sends some bytes and reads until the server closes; says how long that took.
+/// Sends some bytes and reads until the server closes, which it must; says how long that took.
 fn until_closed(address: SocketAddr, bytes: &str) -> (String, Duration) {
     let start = Instant::now();
     let mut socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(HANGS)).unwrap();
     socket.write_all(bytes.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    let _ = socket.read_to_end(&mut answer);
+    if let Err(error) = socket.read_to_end(&mut answer) {
+        let reset = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        assert!(reset.contains(&error.kind()), "after {bytes:?} the server does not close: {error}");
+    }
     (String::from_utf8_lossy(&answer).into_owned(), start.elapsed())
 }
 
 #[test]
 fn slow_heads_bodies_and_idle_connections_are_closed() {
     run(async {
-        let (address, _stop, _) = listening(impatient()).await;
+        let head = Duration::from_millis(400);
+        let (address, _stop, _) = listening(with_patience(Patience { head, ..patience() })).await;
         let asked = tokio::task::spawn_blocking(move || {
             for half in ["", "GET /health HT", "GET /health HTTP/1.1\r\nhost: x\r\nx-slow: "] {
                 let (answer, took) = until_closed(address, half);
-                assert!(
-                    !answer.contains("200 OK") && took < Duration::from_secs(5),
-                    "{half:?}: {answer} {took:?}"
-                );
+                assert!(!answer.contains("200 OK") && took >= head, "{half:?}: {answer} {took:?}");
             }
             let (answer, took) = until_closed(address, "GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
-            assert!(answer.contains("200 OK"), "{answer}");
-            assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(5), "idle for {took:?}");
+            assert!(answer.contains("200 OK") && took >= head, "{answer} {took:?}");
+        });
+        asked.await.unwrap();
+        let body = Duration::from_millis(600);
+        let (address, _stop, _) = listening(with_patience(Patience { body, ..patience() })).await;
+        let asked = tokio::task::spawn_blocking(move || {
             let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
             let (answer, took) = until_closed(address, head);
-            assert!(answer.contains("408") && took < Duration::from_secs(5), "{answer} after {took:?}");
+            assert!(answer.contains("408") && took >= body, "{answer} after {took:?}");
         });
         asked.await.unwrap();
     });
@@ -76,12 +83,11 @@ fn slow_heads_bodies_and_idle_connections_are_closed() {
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     run(async {
-        let (address, _stop, _) = listening(ServerSettings::default()).await;
+        let (address, _stop, _) = listening(with_patience(patience())).await;
         let asked = tokio::task::spawn_blocking(move || {
             let head = "POST /v1/tokenize HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000000\r\n\r\n";
-            let (answer, took) = until_closed(address, head);
+            let (answer, _) = until_closed(address, head);
             assert!(answer.contains("413") && answer.contains("larger than"), "{answer}");
-            assert!(took < Duration::from_secs(5), "{took:?}");
         });
         asked.await.unwrap();
         // The same without a length, which only shows while it is read.
@@ -94,14 +100,14 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 #[test]
 fn idlers_do_not_keep_others_out() {
     run(async {
-        let (address, _stop, _) = listening(impatient()).await;
+        let head = Duration::from_millis(400);
+        let (address, _stop, _) = listening(with_patience(Patience { head, ..patience() })).await;
         let asked = tokio::task::spawn_blocking(move || {
             // Six times as many as there are places.
             let idle: Vec<TcpStream> = (0..48).map(|_| TcpStream::connect(address).unwrap()).collect();
-            let (answer, took) =
+            let (answer, _) =
                 until_closed(address, "GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
             assert!(answer.contains("200 OK"), "{answer}");
-            assert!(took < Duration::from_secs(15), "{took:?}");
             drop(idle);
         });
         asked.await.unwrap();
@@ -111,9 +117,8 @@ fn idlers_do_not_keep_others_out() {
 #[test]
 fn slow_clients_do_not_hold_up_the_end() {
     run(async {
-        let patience = Patience { grace: Duration::from_secs(2), ..Patience::default() };
-        let (address, stop, serving) =
-            listening(ServerSettings { patience, ..ServerSettings::default() }).await;
+        let grace = Duration::from_secs(1);
+        let (address, stop, serving) = listening(with_patience(Patience { grace, ..patience() })).await;
         let mut slow = Vec::new();
         for head in ["", "GET /hea", "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"]
         {
@@ -121,11 +126,12 @@ fn slow_clients_do_not_hold_up_the_end() {
             socket.write_all(head.as_bytes()).unwrap();
             slow.push(socket);
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let start = Instant::now();
+        // Connections are taken in their order, so once this one is answered the slow ones have been taken.
+        let closing = "GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let (answer, _) = tokio::task::spawn_blocking(move || until_closed(address, closing)).await.unwrap();
+        assert!(answer.contains("200 OK"), "{answer}");
         drop(stop);
-        tokio::time::timeout(Duration::from_secs(10), serving).await.unwrap().unwrap();
-        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+        tokio::time::timeout(HANGS, serving).await.expect("slow clients hold up the end").unwrap();
         drop(slow);
     });
 }
@@ -171,14 +177,14 @@ fn a_text_that_cannot_fit_is_refused_before_it_is_tokenised() {
         for (path, body) in
             [("/v1/completions", json!({ "prompt": text })), ("/v1/tokenize", json!({ "text": text }))]
         {
-            let start = Instant::now();
             let (status, answer) = post(&app, path, &body).await;
             assert_eq!(
                 (status.as_u16(), &answer["error"]["code"]),
                 (400, &json!("context_length_exceeded")),
                 "{answer}"
             );
-            assert!(start.elapsed() < Duration::from_secs(5));
+            // The sentence that counts bytes is said before there are tokens to count.
+            assert!(answer["error"]["message"].as_str().unwrap().contains("bytes are more than"), "{answer}");
         }
     });
 }
