@@ -17,14 +17,29 @@ pub const ROW_BUDGET: usize = 8192;
 /// Logits that may be kept to be made by one product for several canvases.
 const READY_LOGITS: usize = 1 << 22;
 
-/// How many of the first things fit a budget by their sizes; at least one.
-pub fn fitting(sizes: impl IntoIterator<Item = usize>, budget: usize) -> usize {
-    let mut sum = 0;
-    let fits = sizes.into_iter().take_while(|size| {
-        sum += size;
-        sum <= budget
+/// How many of the first things fit their budgets, by what each takes of every budget; at least one.
+pub fn fitting<const N: usize>(sizes: impl IntoIterator<Item = [usize; N]>, budgets: [usize; N]) -> usize {
+    let mut sums = [0_usize; N];
+    let fits = sizes.into_iter().take_while(|sizes| {
+        sums.iter_mut().zip(sizes).for_each(|(sum, size)| *sum += size);
+        sums.iter().zip(budgets).all(|(sum, budget)| *sum <= budget)
     });
     fits.count().max(1)
+}
+
+/// How many of the first canvases are measured together, by the tokens that go through the backbone for each and its
+/// masked positions, whose logits with everything masked are kept meanwhile.
+pub fn measured_together(
+    sizes: impl IntoIterator<Item = (usize, usize)>,
+    token_budget: usize,
+    vocab: usize,
+) -> usize {
+    /// Full batches that are gathered for, so that the last, smaller one weighs little.
+    const BATCHES: usize = 4;
+    /// Logits that are kept at once.
+    const LOGITS: usize = 1 << 26;
+    let sizes = sizes.into_iter().map(|(tokens, positions)| [tokens, positions * vocab]);
+    fitting(sizes, [BATCHES * token_budget, LOGITS])
 }
 
 /// Works on the canvases in order, as many at a time as fit the row budget.
@@ -34,7 +49,7 @@ pub(crate) fn within_budget(
 ) -> Result<()> {
     let mut rest = jobs;
     while !rest.is_empty() {
-        let count = fitting(rest.iter().map(|j| j.canvas().tokens().len()), ROW_BUDGET);
+        let count = fitting(rest.iter().map(|j| [j.canvas().tokens().len()]), [ROW_BUDGET]);
         let (some, later) = rest.split_at_mut(count);
         work(some)?;
         rest = later;
@@ -182,6 +197,8 @@ mod tests {
 
     #[test]
     fn a_budget_takes_what_fits_and_at_least_one() {
-        assert_eq!((fitting([3, 4, 5], 7), fitting([3, 4, 5], 6), fitting([9], 7)), (2, 1, 1));
+        let sizes = [[3], [4], [5]];
+        assert_eq!((fitting(sizes, [7]), fitting(sizes, [6]), fitting([[9]], [7])), (2, 1, 1));
+        assert_eq!(fitting([[1, 5], [1, 5], [1, 5]], [9, 10]), 2, "the second budget binds");
     }
 }

@@ -117,7 +117,7 @@ impl Probe for BackboneProbe<'_> {
         let (mut rest, mut first) = (questions, 0);
         while !rest.is_empty() {
             let (group, later) =
-                rest.split_at(fitting(rest.iter().map(|q| q.tokens.len()), self.token_budget));
+                rest.split_at(fitting(rest.iter().map(|q| [q.tokens.len()]), [self.token_budget]));
             let queries = group.iter().map(|q| Query {
                 tokens: q.tokens,
                 predict: q.predict,

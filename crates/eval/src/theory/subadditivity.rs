@@ -92,7 +92,7 @@ pub fn run(
             number += 1;
         }
         while gather(&waiting, backbone.spec().vocab, token_budget) < waiting.len() {
-            let count = gather(&waiting, backbone.spec().vocab, token_budget).max(1);
+            let count = gather(&waiting, backbone.spec().vocab, token_budget);
             let group: Vec<Probed> = waiting.drain(..count).collect();
             finish(backbone, &group, token_budget, &mut journal, &mut progress)?;
             if watch(progress).is_break() {

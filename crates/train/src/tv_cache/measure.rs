@@ -2,6 +2,7 @@
 //!
 //! Memory is bounded by the token budget, and by the base logits of the examples that are measured together.
 
+use demask_decode::batch::measured_together;
 use demask_decode::dependency::{Dependency, Masked, Measure as Distance, Reveals};
 use demask_decode::probe::BackboneProbe;
 use demask_model::{Backbone, HiddenRow, Rows, Spec};
@@ -11,11 +12,6 @@ use super::mask::{self, Mask, randomness};
 use super::settings::TvCacheSettings;
 use super::source::Response;
 use crate::error::Result;
-
-/// Full batches that examples are gathered for, so that the last, smaller one weighs little.
-const BATCHES: usize = 4;
-/// Logits with everything masked that are held for several examples at once.
-const BASE_LOGITS: usize = 1 << 26;
 
 /// A canvas to measure.
 pub(super) struct Masking<'a> {
@@ -121,13 +117,8 @@ impl Measure<'_> {
 
     /// How many of the first tasks are measured together; at least one.
     fn gather(&self, tasks: &[Masking<'_>]) -> usize {
-        let (mut tokens, mut logits) = (0, 0);
-        let fits = tasks.iter().take_while(|task| {
-            tokens += task.tokens_through_backbone();
-            logits += task.mask.positions.len() * self.backbone.spec().vocab;
-            tokens <= BATCHES * self.token_budget && logits <= BASE_LOGITS
-        });
-        fits.count().max(1)
+        let sizes = tasks.iter().map(|task| (task.tokens_through_backbone(), task.mask.positions.len()));
+        measured_together(sizes, self.token_budget, self.backbone.spec().vocab)
     }
 
     /// One base pass for all tasks, then the reveals of all.

@@ -2,15 +2,13 @@
 //!
 //! Invariant: a chain's draws are a function of (seed, prompt, step, chain), whatever the batch.
 
+use demask_decode::batch::measured_together;
 use demask_decode::probe::{BackboneProbe, Probe, Question};
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::Backbone;
 
 use super::{BoundSettings, Selected};
 use crate::error::Result;
-
-/// Logits of marginals that are held at once.
-const BASE_LOGITS: usize = 1 << 26;
 
 /// What the chains of one set say.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,13 +32,8 @@ pub(super) fn estimate(
     let mut estimates = Vec::with_capacity(sets.len());
     while estimates.len() < sets.len() {
         let rest = &sets[estimates.len()..];
-        let (mut rows, mut logits) = (0, 0);
-        let fits = rest.iter().take_while(|s| {
-            rows += settings.chains * s.canvas.len();
-            logits += s.set.len() * vocab;
-            rows <= 4 * settings.token_budget && logits <= BASE_LOGITS
-        });
-        let count = fits.count().max(1);
+        let sizes = rest.iter().map(|s| (settings.chains * s.canvas.len(), s.set.len()));
+        let count = measured_together(sizes, settings.token_budget, vocab);
         estimates.extend(together(backbone, &rest[..count], settings)?);
         done(estimates.len());
     }

@@ -1,5 +1,6 @@
 //! Left and right side of the assumption for masked responses, several per forward pass.
 
+use demask_decode::batch::measured_together;
 use demask_decode::dependency::{Masked, Reveals, Set};
 use demask_decode::mask::RandomMask;
 use demask_decode::probe::BackboneProbe;
@@ -10,10 +11,6 @@ use super::{Record, SubadditivitySettings};
 use crate::error::Result;
 use crate::theory::example::Example;
 
-/// Full batches that masks are gathered for, so that the last, smaller one weighs little.
-const BATCHES: usize = 4;
-/// Logits with everything masked that are held for several masks at once.
-const BASE_LOGITS: usize = 1 << 26;
 /// Slot of the draw of a set's size.
 const SIZE: u64 = u64::MAX;
 
@@ -81,15 +78,10 @@ fn set(rng: Rng, mask: u64, masked: &[usize], largest: usize) -> Vec<usize> {
     set
 }
 
-/// How many of the first items are measured together.
+/// How many of the first items are measured together; at least one.
 pub(super) fn gather(items: &[Probed], vocab: usize, token_budget: usize) -> usize {
-    let (mut tokens, mut logits) = (0, 0);
-    let fits = items.iter().take_while(|item| {
-        tokens += item.passes() * item.canvas.len();
-        logits += item.masked.len() * vocab;
-        tokens <= BATCHES * token_budget && logits <= BASE_LOGITS
-    });
-    fits.count()
+    let sizes = items.iter().map(|item| (item.passes() * item.canvas.len(), item.masked.len()));
+    measured_together(sizes, token_budget, vocab)
 }
 
 /// Measures items together; also says how many forward passes it took.
