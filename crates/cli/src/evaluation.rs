@@ -183,7 +183,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The suites the flags name, with at most so many problems each.
+    /// The suites the flags name, with at most this many problems each.
     pub fn suites(&self, limit: usize) -> Result<Vec<Box<dyn Suite>>> {
         let mut suites: Vec<Box<dyn Suite>> = Vec::new();
         for source in &self.sources {

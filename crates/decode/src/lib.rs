@@ -34,6 +34,7 @@ mod plan;
 pub mod probe;
 pub mod registry;
 pub mod replay;
+pub mod responses;
 pub mod rng;
 pub mod rule;
 pub mod sampler;

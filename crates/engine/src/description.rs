@@ -204,7 +204,11 @@ impl Description {
             (
                 "tokenizer",
                 self.tokenizer.map_or("none".into(), |tokens| {
-                    format!("{tokens} tokens, {} ids of the vocabulary unused", self.unused_ids)
+                    format!(
+                        "{}, {} of the vocabulary unused",
+                        counted(tokens, "token"),
+                        counted(self.unused_ids, "id")
+                    )
                 }),
             ),
             ("chat template", self.chat_template.as_ref().map_or("none".into(), |names| names.join(", "))),

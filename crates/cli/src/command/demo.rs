@@ -24,8 +24,8 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "N")]
     problem: usize,
     /// Prompts to print of each task
-    #[arg(long, default_value_t = 2, value_name = "N")]
-    prompts: usize,
+    #[arg(long, alias = "prompts", default_value_t = 2, value_name = "N")]
+    limit: usize,
     /// Decoders to compare; may be given several times [default: demask and entropy]
     #[arg(long, short = 's', value_name = "STRATEGY")]
     strategy: Vec<StrategySpec>,
@@ -42,11 +42,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     names::resolve(&[&args.task], false)?;
     let mut out = std::io::stdout().lock();
-    if args.prompts > 0 {
+    if args.limit > 0 {
         writeln!(out, "Prompts to try with demask generate \"…\":")?;
         for task in task::all() {
             writeln!(out, "\n{}", task.name())?;
-            for problem in task::test_set(task.as_ref(), args.prompts) {
+            for problem in task::test_set(task.as_ref(), args.limit) {
                 writeln!(out, "  {}", problem.prompt.trim().replace('\n', "\n  "))?;
             }
         }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use demask::counted;
 use demask::decode::StrategySpec;
 use demask::eval::report::summary::Summary;
 use demask::eval::run;
@@ -111,6 +112,6 @@ fn merge_shards(args: &Merge) -> Result<()> {
     summary.write(&args.out)?;
     let mut out = std::io::stdout().lock();
     write!(out, "{}", summary.table().plain())?;
-    writeln!(out, "{count} records and the tables are in {}", args.out.display())?;
+    writeln!(out, "{} and the tables are in {}", counted(count, "record"), args.out.display())?;
     Ok(())
 }

@@ -93,7 +93,7 @@ fn pretrain(
     let template = demask::model::text::ChatTemplate::open(folder)?;
     let template = template.with_context(|| format!("{} has no chat template", folder.display()))?;
     let mut problems = Problems::new(&config, &tokenizer, &template);
-    let mut terminal = Terminal::new(&config, &spec, &tokenizer, &template, stop_at)?;
+    let mut terminal = Terminal::new(&config, &tokenizer, &template, stop_at)?;
     let device = candle_core::Device::Cpu;
     let run = Run { config: &config, spec: &spec, folder: out, tokenizer: Some(folder), start: from, device };
     let outcome = run.train(&mut problems, &mut terminal)?;

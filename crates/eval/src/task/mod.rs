@@ -8,6 +8,7 @@
 //! Invariant: the split of a problem is a function of its `key`, and a key names the content of a problem, not
 //! its wording; so no held-out problem is ever seen in training, in whatever words.
 
+mod accuracy;
 mod arith;
 mod book;
 mod choice;
@@ -23,6 +24,7 @@ mod stream;
 
 use serde::{Deserialize, Serialize};
 
+pub use accuracy::accuracy;
 pub use arith::{Op, Step, Story};
 pub use choice::Question;
 pub use grid::{Puzzle, Rule};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use demask_decode::dependency::Measure;
+use demask_engine::counted;
 use demask_model::checkpoint::write;
 use serde::{Deserialize, Serialize};
 
@@ -155,13 +156,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "hidden row {}: validation MSE {:.6} at step {} of {} ({} examples, {} pairs held out)",
+            "hidden row {}: validation MSE {:.6} at step {} of {} ({}, {} held out)",
             self.hidden_row,
             self.validation_mse,
             self.best_step,
             self.steps,
-            self.validation_examples,
-            self.validation_pairs
+            counted(self.validation_examples, "example"),
+            counted(self.validation_pairs as usize, "pair")
         )?;
         writeln!(f, "  best constant        {:.6}", self.constant_mse)?;
         writeln!(f, "  distance-only table  {:.6}", self.distance_mse)?;

@@ -10,6 +10,7 @@ use super::manifest::Manifest;
 use super::profile::{Distances, Repeats};
 use super::read::{Cache, Columns};
 use crate::error::Result;
+use demask_engine::counted;
 
 /// Half-precision numbers from 0 to 1, by their bits.
 const VALUES: usize = 0x3C00 + 1;
@@ -139,12 +140,12 @@ impl fmt::Display for Info {
         )?;
         writeln!(
             f,
-            "content    {} responses, {} examples, {} pairs in {} files; {} rows refused",
-            manifest.responses(),
-            manifest.examples(),
-            manifest.pairs(),
-            manifest.files.len(),
-            manifest.refused()
+            "content    {}, {}, {} in {}; {} refused",
+            counted(manifest.responses(), "response"),
+            counted(manifest.examples(), "example"),
+            counted(manifest.pairs() as usize, "pair"),
+            counted(manifest.files.len(), "file"),
+            counted(manifest.refused(), "row")
         )?;
         writeln!(
             f,

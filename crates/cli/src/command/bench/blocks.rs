@@ -2,6 +2,7 @@
 //! computed again.
 
 use anyhow::Result;
+use demask::counted;
 use demask::model::{Backbone as _, Grid, KvCache, Query, Reuse, Transformer};
 use demask::plot::{Mark, Series};
 
@@ -63,9 +64,9 @@ pub fn run(args: &Args) -> Result<()> {
     report.note(
         "layers",
         spec.layers as f64,
-        format!("{} layers, {:?}, without the head", spec.layers, args.shape.dtype),
+        format!("{}, {:?}, without the head", counted(spec.layers, "layer"), args.shape.dtype),
     );
-    report.chart.title = format!("a pass over a block of {length}, {} layers", spec.layers);
+    report.chart.title = format!("a pass over a block of {length}, {}", counted(spec.layers, "layer"));
     report.chart.x = "rows before the block".into();
     report.chart.y = "s".into();
     report.chart.series.push(Series { label: "kept".into(), mark: Mark::Line, points: kept_points });

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use candle_core::{D, Device, Tensor};
+use demask::counted;
 use demask::model::checkpoint::{Dtype, Store};
 use demask::model::config::Visibility;
 use demask::model::layer::{Role, role};
@@ -98,11 +99,12 @@ pub fn run(args: &Args) -> Result<()> {
             format!("ratio {batch}"),
             points[1].1,
             format!(
-                "{batch} canvases: {:.2} times candle's speed in f32, logits within {apart:.1e}",
+                "{}: {:.2} times candle's speed in f32, logits within {apart:.1e}",
+                counted(batch, "canvas"),
                 points[1].1
             ),
         );
-        let label = format!("{batch} canvases");
+        let label = counted(batch, "canvas");
         report.chart.series.push(Series { label, mark: Mark::Dots, points });
     }
     report.chart.title = "a step of a batch of canvases, speed over candle's".into();

@@ -4,18 +4,14 @@
 //! after `--blocks` of them is left out, as every block costs the same.
 
 use std::io::Write as _;
-use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
 use demask::counted;
 use demask::decode::registry::Context;
+use demask::decode::responses::{Cost, cost_of_first};
 use demask::decode::rng::{Purpose, Rng};
-use demask::decode::trace::Seconds;
-use demask::decode::{
-    CacheSpec, Canvas, Decoder, EosPolicy, Job, Observer, Options, StepRecord, StrategySpec, Suppression,
-};
+use demask::decode::{CacheSpec, Canvas, EosPolicy, Options, StrategySpec, Suppression};
 use demask::model::{Backbone, Transformer};
 use serde_json::json;
 
@@ -52,33 +48,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Ends the decoding with the last block that is timed, and counts.
-#[derive(Debug, Default)]
-struct Blocks {
-    end: usize,
-    steps: usize,
-    rows: usize,
-    committed: usize,
-    tokens: Vec<u32>,
-    seconds: Seconds,
-}
-
-impl Observer for Blocks {
-    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
-        self.steps += 1;
-        self.rows += record.computed_rows;
-        self.seconds += record.seconds;
-        self.committed += record.commits.len();
-        self.committed -= record.remasked.len();
-        let timed = canvas.response().start..self.end;
-        if canvas.masked(timed.clone()).is_empty() {
-            self.tokens = canvas.tokens()[timed].to_vec();
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (backbone, context) = args.model.network()?;
@@ -101,10 +70,10 @@ struct Line {
     cache: String,
     /// Median milliseconds per committed token.
     milliseconds: f64,
-    /// Median over the rounds of the first cache's time by this one's.
+    /// Median over the rounds of the first cache's time divided by this one's.
     faster: f64,
-    counted: Blocks,
-    /// Part of the tokens that is as with the first cache.
+    counted: Cost,
+    /// Share of the tokens that are the same as with the first cache.
     same: f64,
 }
 
@@ -204,7 +173,7 @@ fn compare(
     caches: &[CacheSpec],
 ) -> Result<Vec<Line>> {
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); caches.len()];
-    let mut counted: Vec<Blocks> = caches.iter().map(|_| Blocks::default()).collect();
+    let mut counted: Vec<Cost> = caches.iter().map(|_| Cost::default()).collect();
     for round in 0..args.repeats {
         for place in 0..caches.len() {
             let index = if round.is_multiple_of(2) { place } else { caches.len() - 1 - place };
@@ -234,16 +203,13 @@ fn decode(
     context: &Context,
     strategy: &StrategySpec,
     cache: &CacheSpec,
-) -> Result<Blocks> {
+) -> Result<Cost> {
     let ids = &backbone.spec().ids;
     let rng = Rng::new(0, 0);
     let word = |i: u64| rng.bits(Purpose::Token, 0, i) % backbone.spec().vocab as u64;
     let prompt: Vec<u32> =
         (0..args.prompt).map(|i| word(i.into()) as u32).map(|t| if t == ids.mask { 0 } else { t }).collect();
     let canvas = Canvas::generate(&prompt, args.max_new_tokens as usize, ids)?;
-    let end =
-        (canvas.response().start + (args.blocks * args.block_length) as usize).min(canvas.response().end);
-    let blocks = Arc::new(Mutex::new(Blocks { end, ..Blocks::default() }));
     let options = Options {
         block_length: Some(args.block_length as usize),
         eos: EosPolicy::None,
@@ -251,10 +217,8 @@ fn decode(
         suppression: Suppression { ids: vec![ids.mask], ..Suppression::default() },
         ..Options::default()
     };
-    let mut jobs = [Job::new(canvas, strategy, context, options, Box::new(blocks.clone()))?];
-    Decoder::new(backbone).run(&mut jobs)?;
-    drop(jobs);
-    Ok(std::mem::take(&mut *blocks.lock().unwrap_or_else(PoisonError::into_inner)))
+    let timed = (args.blocks * args.block_length) as usize;
+    Ok(cost_of_first(backbone, canvas, timed, strategy, context, options)?)
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     report.note("layers", spec.layers as f64, counted(spec.layers, "layer"));
     machine.note(&mut report);
-    report.chart.title = format!("forward pass, {} layers", spec.layers);
+    report.chart.title = format!("forward pass, {}", counted(spec.layers, "layer"));
     report.chart.x = "canvas length L".into();
     report.chart.y = "tokens/s".into();
     report.show(&args.common.output)

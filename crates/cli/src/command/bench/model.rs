@@ -60,7 +60,7 @@ pub(super) struct ModelShape {
 }
 
 impl ModelShape {
-    /// The shape, with so many layers unless the flags say otherwise.
+    /// The shape, with this many layers unless the flags say otherwise.
     pub(super) fn spec(&self, layers: Option<u16>) -> Result<Spec> {
         self.outline.spec(layers)
     }

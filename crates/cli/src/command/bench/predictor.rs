@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use anyhow::{Result, anyhow};
+use demask::counted;
 use demask::decode::dependency::{Dependency, Metadata, Mix, Predictor};
 use demask::decode::rule::{Start, Thresholds, greedy_subset};
 use demask::model::{HiddenRow, Rows};
@@ -80,16 +81,16 @@ pub fn run(args: &Args) -> Result<()> {
         "share",
         share.median,
         format!(
-            "predictor and selection take {:.2} % [{:.2}, {:.2}] of the forward pass ({} layers, d {d}, L {})",
+            "predictor and selection take {:.2} % [{:.2}, {:.2}] of the forward pass ({}, d {d}, L {})",
             share.median * 100.0,
             share.low * 100.0,
             share.high * 100.0,
-            spec.layers,
+            counted(spec.layers, "layer"),
             args.length
         ),
     );
     let ms = alone.wall().median * 1e3;
-    let sentence = format!("selecting all of {} positions takes {ms:.2} ms", args.selection);
+    let sentence = format!("selecting all of {} takes {ms:.2} ms", counted(args.selection, "position"));
     report.note("selection_ms", ms, sentence);
     report.chart.title = "a DEMASK step beside its forward pass".into();
     report.chart.x = "0: forward, 1: predictor, 2: selection".into();

@@ -9,8 +9,9 @@ mod rounding;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use demask::counted;
 use demask::decode::registry::Context;
-use demask::decode::{Canvas, Decoder, Job, Observers, Options, StrategySpec};
+use demask::decode::{Options, responses};
 use demask::kernels::{softmax_stats, total_variation};
 use demask::model::checkpoint::Dtype;
 use demask::model::importance::{self, Inputs};
@@ -32,9 +33,9 @@ pub struct Args {
     /// Weights of a row that share a scale
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "32,64,128,256")]
     groups: Vec<usize>,
-    /// Problems
+    /// Problems to take
     #[arg(long, default_value_t = 100, value_name = "N")]
-    problems: usize,
+    limit: usize,
     /// Of these tasks
     #[arg(long, default_value = "task:all", value_name = "DATA")]
     data: String,
@@ -59,9 +60,9 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
     let load =
         |precision| Transformer::load(folder, &LoadOptions { dtype: Some(precision), ..options.clone() });
     let exact = load(Precision::Float(Dtype::F32))?;
-    let responses = masked::responses(&args.data, args.problems, args.seed, folder, &exact)?;
-    let truth = marginals(&exact, &responses)?;
-    let texts = decoded(&exact, &responses)?;
+    let problems = masked::responses(&args.data, args.limit, args.seed, folder, &exact)?;
+    let truth = marginals(&exact, &problems)?;
+    let texts = decoded(&exact, &problems)?;
     let columns = [
         "weights",
         "mean TV",
@@ -84,7 +85,7 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
     }
     // Other problems than those that are judged.
     let (watched, inputs) = importance::watched(folder, options)?;
-    let seen = masked::responses(&args.data, args.problems, args.seed + 1, folder, &watched)?;
+    let seen = masked::responses(&args.data, args.limit, args.seed + 1, folder, &watched)?;
     masked::marginals(&watched, &seen, &mut |_| ())?;
     for (name, x, precision) in candidates {
         let other = if name.ends_with(INPUTS) {
@@ -94,7 +95,7 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
         };
         let distances: Vec<(f64, bool)> = truth
             .iter()
-            .zip(&marginals(&other, &responses)?)
+            .zip(&marginals(&other, &problems)?)
             .map(|(a, b)| {
                 let (s, t) = (softmax_stats(a), softmax_stats(b));
                 (f64::from(total_variation(a, s.logsumexp, b, t.logsumexp)), s.argmax == t.argmax)
@@ -102,7 +103,7 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
             .collect();
         let count = distances.len().max(1) as f64;
         let mean = distances.iter().map(|d| d.0).sum::<f64>() / count;
-        let again = decoded(&other, &responses)?;
+        let again = decoded(&other, &problems)?;
         let pairs = || texts.iter().zip(&again);
         let same: usize = pairs().map(|(a, b)| a.iter().zip(b).filter(|(a, b)| a == b).count()).sum();
         let tokens: usize = texts.iter().map(Vec::len).sum();
@@ -119,7 +120,8 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
             Cell::Share(pairs().filter(|(a, b)| a == b).count() as f64 / texts.len().max(1) as f64),
         ]);
     }
-    let sentence = format!("{} masked positions of {} problems", truth.len(), responses.len());
+    let sentence =
+        format!("{} of {}", counted(truth.len(), "masked position"), counted(problems.len(), "problem"));
     report.note("positions", truth.len() as f64, sentence);
     report.chart.title = "distance of marginals from those in f32".into();
     report.chart.x = "weights that share a scale".into();
@@ -152,20 +154,10 @@ fn marginals(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<f32>
 }
 
 /// Responses decoded greedily, one token a step.
-fn decoded(model: &Transformer, responses: &[Response]) -> Result<Vec<Vec<u32>>> {
-    let strategy: StrategySpec = "entropy".parse()?;
-    let mut texts = Vec::new();
-    for batch in responses.chunks(32) {
-        let mut jobs = batch
-            .iter()
-            .map(|r| {
-                let canvas = Canvas::generate(&r.prompt, r.response.len(), &model.spec().ids)?;
-                let observers = Box::new(Observers::default());
-                Job::new(canvas, &strategy, &Context::default(), Options::default(), observers)
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Decoder::new(model).run(&mut jobs)?;
-        texts.extend(jobs.iter().map(|job| job.canvas().tokens()[job.canvas().response()].to_vec()));
-    }
-    Ok(texts)
+fn decoded(model: &Transformer, wanted: &[Response]) -> Result<Vec<Vec<u32>>> {
+    let (strategy, context, options) = ("entropy".parse()?, Context::default(), Options::default());
+    let prompts: Vec<_> = wanted.iter().map(|r| (r.prompt.as_slice(), r.response.len())).collect();
+    let batches =
+        prompts.chunks(32).map(|batch| responses::responses(model, batch, &strategy, &context, &options));
+    Ok(batches.collect::<Result<Vec<_>, _>>()?.concat())
 }

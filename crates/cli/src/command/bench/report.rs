@@ -28,9 +28,9 @@ pub(crate) enum Cell {
     Text(String),
     /// A whole number.
     Count(usize),
-    /// A number with so many decimals.
+    /// A number and how many decimals to show.
     Number(f64, usize),
-    /// Median and quartiles with so many decimals.
+    /// Median and quartiles, and how many decimals to show.
     Spread(Spread, usize),
     /// A share of one.
     Share(f64),

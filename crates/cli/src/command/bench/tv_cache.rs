@@ -1,4 +1,4 @@
-//! `demask bench cache`: how much of the backbone's speed the making of a TV cache keeps.
+//! `demask bench tv-cache`: how much of the backbone's speed the making of a TV cache keeps.
 
 use anyhow::Result;
 use demask::kernels::Meter;
@@ -95,14 +95,14 @@ pub fn run(args: &Args) -> Result<()> {
         "ratio",
         ratio.median,
         format!(
-            "cache generation keeps {:.3} [{:.3}, {:.3}] of the plain rate ({} layers of {}, vocabulary {}, {} rounds)",
+            "cache generation keeps {:.3} [{:.3}, {:.3}] of the plain rate ({} of {}, vocabulary {}, {})",
             ratio.median,
             ratio.low,
             ratio.high,
-            spec.layers,
+            counted(spec.layers, "layer"),
             spec.hidden,
             spec.vocab,
-            rounds.len()
+            counted(rounds.len(), "round")
         ),
     );
     peak.note(&mut report);

@@ -7,18 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use demask::decode::registry::Context;
-use demask::decode::{Canvas, Decoder, Job, Options, StrategySpec};
+use demask::counted;
+use demask::decode::StrategySpec;
 use demask::eval::task::{self, Problem, Task};
+use demask::model::Transformer;
 use demask::model::text::{ChatTemplate, Tokenizer};
-use demask::model::{Spec, Transformer};
 use demask::train::pretrain::{Config, PretrainProgress, Score, Watcher};
 
 use super::examples::encode;
 
 /// Prints progress and judges weights.
 pub(super) struct Terminal<'a> {
-    spec: &'a Spec,
     tokenizer: &'a Tokenizer,
     strategy: StrategySpec,
     held_out: Vec<HeldOut>,
@@ -36,7 +35,6 @@ struct HeldOut {
 impl<'a> Terminal<'a> {
     pub(super) fn new(
         config: &Config,
-        spec: &'a Spec,
         tokenizer: &'a Tokenizer,
         template: &ChatTemplate,
         stop_at: Option<u64>,
@@ -55,7 +53,7 @@ impl<'a> Terminal<'a> {
             signal_hook::flag::register(signal, stop.clone())?;
         }
         let strategy = config.report.validate_with.parse().context("report.validate_with")?;
-        Ok(Self { spec, tokenizer, strategy, held_out, stop_at, stop })
+        Ok(Self { tokenizer, strategy, held_out, stop_at, stop })
     }
 
     pub(super) fn finish(&self, step: u64, steps: u64, out: &Path) {
@@ -64,24 +62,6 @@ impl<'a> Terminal<'a> {
         } else {
             eprintln!("done; the checkpoint is in {}", out.join("export").display());
         }
-    }
-
-    fn accuracy(&self, held_out: &HeldOut, model: &Transformer) -> Result<f64> {
-        let mut jobs = Vec::with_capacity(held_out.problems.len());
-        for (index, (_, prompt)) in held_out.problems.iter().enumerate() {
-            let canvas = Canvas::generate(prompt, held_out.length, &self.spec.ids)?;
-            let options = Options { stream: index as u64, ..Options::default() };
-            jobs.push(Job::new(canvas, &self.strategy, &Context::default(), options, Box::new(()))?);
-        }
-        Decoder::new(model).run(&mut jobs)?;
-        let mut right = 0;
-        for (job, (problem, _)) in jobs.iter().zip(&held_out.problems) {
-            let response = &job.canvas().tokens()[job.canvas().response()];
-            let text = self.tokenizer.decode_response(response, &self.spec.ids.eos)?;
-            let score = held_out.task.score(problem, &text);
-            right += usize::from(score.correct && score.strict.unwrap_or(true));
-        }
-        Ok(right as f64 / jobs.len().max(1) as f64)
     }
 }
 
@@ -105,7 +85,7 @@ impl HeldOut {
 
 impl Watcher for Terminal<'_> {
     fn on_start(&mut self, step: u64, parameters: usize) {
-        eprintln!("{:.2} M parameters, {step} updates done", parameters as f64 / 1e6);
+        eprintln!("{:.2} M parameters, {} done", parameters as f64 / 1e6, counted(step as usize, "update"));
     }
 
     fn on_step(&mut self, progress: &PretrainProgress) -> ControlFlow<()> {
@@ -130,7 +110,9 @@ impl Watcher for Terminal<'_> {
 
     fn validate(&mut self, _: u64, model: &Transformer) -> std::result::Result<Vec<Score>, String> {
         let scores = self.held_out.iter().map(|held_out| {
-            let value = self.accuracy(held_out, model)?;
+            let HeldOut { task, problems, length } = held_out;
+            let value =
+                task::accuracy(task.as_ref(), problems, *length, model, self.tokenizer, &self.strategy)?;
             Ok(Score { name: held_out.task.name().to_owned(), value })
         });
         scores.collect::<Result<_>>().map_err(|error| format!("{error:#}"))

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use demask_engine::counted;
 use serde::{Deserialize, Serialize};
 
 use super::SubadditivitySettings;
@@ -107,7 +108,8 @@ impl Journal {
 fn describe(header: &JournalHeader) -> String {
     let SubadditivitySettings { seed, masks_per_response, largest_set } = header.settings;
     format!(
-        "backbone {}, seed {seed}, {masks_per_response} masks and sets up to {largest_set}",
-        header.backbone
+        "backbone {}, seed {seed}, {} and sets up to {largest_set}",
+        header.backbone,
+        counted(masks_per_response as usize, "mask")
     )
 }

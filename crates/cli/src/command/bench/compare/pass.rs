@@ -66,7 +66,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
         }
         std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     }
-    report.chart.title = format!("speed over llama.cpp's, {} layers, L = {}", spec.layers, args.length);
+    report.chart.title =
+        format!("speed over llama.cpp's, {}, L = {}", counted(spec.layers, "layer"), args.length);
     report.chart.x = "round".into();
     report.chart.y = "ratio".into();
     report.show(&args.common.output)
