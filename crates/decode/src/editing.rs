@@ -1,7 +1,7 @@
 //! Editing of decided tokens (LLaDA2.1), beside any strategy: in the pass that unmasks, every decided cell of the block
 //! takes the most probable token where that is another one and its probability exceeds a threshold.
 //!
-//! A block without masks is passed over again until a pass changes nothing, or so many times; only then is it left, and
+//! A block without masks is passed over again until a pass changes nothing, or a fixed number of times; only then is it left, and
 //! only then does an end of sequence in it take effect.
 
 use crate::canvas::{Canvas, Cell, Pick};

@@ -23,14 +23,36 @@ pub fn responses(
     context: &Context,
     options: &Options,
 ) -> Result<Vec<Vec<u32>>> {
+    let mut jobs = jobs(backbone, prompts, strategy, context, options)?;
+    Decoder::new(backbone).run(&mut jobs)?;
+    Ok(jobs.iter().map(|job| job.canvas().tokens()[job.canvas().asked_response()].to_vec()).collect())
+}
+
+/// The first step of [`responses`] alone, to be timed.
+pub fn first_step(
+    backbone: &dyn Backbone,
+    prompts: &[(&[u32], usize)],
+    strategy: &StrategySpec,
+    context: &Context,
+    options: &Options,
+) -> Result<()> {
+    let mut jobs = jobs(backbone, prompts, strategy, context, options)?;
+    Decoder::new(backbone).step(&mut jobs.iter_mut().collect::<Vec<_>>())
+}
+
+fn jobs(
+    backbone: &dyn Backbone,
+    prompts: &[(&[u32], usize)],
+    strategy: &StrategySpec,
+    context: &Context,
+    options: &Options,
+) -> Result<Vec<Job>> {
     let ids = &backbone.spec().ids;
     let jobs = (0..).zip(prompts).map(|(stream, (prompt, length))| {
         let canvas = Canvas::generate(prompt, *length, ids)?;
         Job::new(canvas, strategy, context, Options { stream, ..options.clone() }, Box::new(()))
     });
-    let mut jobs = jobs.collect::<Result<Vec<_>>>()?;
-    Decoder::new(backbone).run(&mut jobs)?;
-    Ok(jobs.iter().map(|job| job.canvas().tokens()[job.canvas().asked_response()].to_vec()).collect())
+    jobs.collect()
 }
 
 /// What a decoding cost up to a position.

@@ -26,7 +26,7 @@ pub struct Batch<'a, T> {
 }
 
 impl<'a, T> Batch<'a, T> {
-    /// An empty batch of at most so many tokens (but at least one canvas).
+    /// An empty batch of at most this many tokens (but at least one canvas).
     pub fn new(backbone: &'a dyn Backbone, token_budget: usize) -> Self {
         Self { decoder: Decoder::new(backbone), token_budget, active: Vec::new(), next: None }
     }

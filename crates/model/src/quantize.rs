@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 /// Where a declared tensor's bytes come from.
-enum Source {
+enum TensorBytes {
     /// Stored as it is.
     Copy(Mapped),
     Packed(Mapped, Packing),
@@ -74,9 +74,9 @@ pub fn weighed(
     })?;
 
     let declared: Vec<Declared> = plan.iter().map(|(declared, _)| declared.clone()).collect();
-    let sources: BTreeMap<&str, &Source> = plan.iter().map(|(d, s)| (d.name.as_str(), s)).collect();
+    let sources: BTreeMap<&str, &TensorBytes> = plan.iter().map(|(d, s)| (d.name.as_str(), s)).collect();
     let packings = plan.iter().filter_map(|(_, source)| match source {
-        Source::Packed(_, packing) => Some((packing.group_key().to_owned(), packing.group.to_string())),
+        TensorBytes::Packed(_, packing) => Some((packing.group_key().to_owned(), packing.group.to_string())),
         _ => None,
     });
     let origin = (ORIGIN.to_owned(), store.fingerprint(&spec));
@@ -93,9 +93,9 @@ pub fn weighed(
     let written = write::folder(to, &declared, &options, |tensor, out| {
         progress(&tensor.name);
         match sources[tensor.name.as_str()] {
-            Source::Copy(tensor) => out.write_all(tensor.as_bytes()),
-            Source::Packed(weight, packing) => out.write_all(quantize(tensor, weight, *packing)?.packed()),
-            Source::Scales(weight, packing) => {
+            TensorBytes::Copy(tensor) => out.write_all(tensor.as_bytes()),
+            TensorBytes::Packed(weight, packing) => out.write_all(quantize(tensor, weight, *packing)?.packed()),
+            TensorBytes::Scales(weight, packing) => {
                 out.write_all(quantize(tensor, weight, *packing)?.scale_bytes())
             }
         }
@@ -115,7 +115,7 @@ pub fn weighed(
     Ok(written)
 }
 
-fn plan(spec: &Spec, store: &Store, settings: &Settings) -> Result<Vec<(Declared, Source)>> {
+fn plan(spec: &Spec, store: &Store, settings: &Settings) -> Result<Vec<(Declared, TensorBytes)>> {
     let mut plan = Vec::new();
     if let Precision::Float(dtype) = settings.precision {
         return Err(Error::Query(format!("{dtype} is no quantisation; ask for int8 or q4")));
@@ -129,21 +129,24 @@ fn plan(spec: &Spec, store: &Store, settings: &Settings) -> Result<Vec<(Declared
             let name = &parameter.name;
             plan.push((
                 Declared::new(packed_name(name), u8, &packed),
-                Source::Packed(whole.clone(), packing),
+                TensorBytes::Packed(whole.clone(), packing),
             ));
             plan.push((
                 Declared::new(scale_name(name), scale, &scales),
-                Source::Scales(whole.clone(), packing),
+                TensorBytes::Scales(whole.clone(), packing),
             ));
         }
         // A table is looked up, so it is kept as numbers; tied to the head it is both.
         if parameter.stays() {
             let declared = Declared::new(parameter.tensor(), whole.dtype(), &parameter.shape);
-            plan.push((declared, Source::Copy(whole)));
+            plan.push((declared, TensorBytes::Copy(whole)));
         }
         if let Some(bias) = parameter.bias() {
             let tensor = store.tensor_shaped(&bias, &parameter.shape[..1])?;
-            plan.push((Declared::new(bias, tensor.dtype(), tensor.shape()), Source::Copy(tensor.clone())));
+            plan.push((
+                Declared::new(bias, tensor.dtype(), tensor.shape()),
+                TensorBytes::Copy(tensor.clone()),
+            ));
         }
     }
     Ok(plan)

@@ -11,7 +11,7 @@ pub struct CachePolicy {
     pub reach: Reach,
     /// Entering a block recomputes everything.
     pub on_entry: bool,
-    /// Every so many steps everything is recomputed; 0 never.
+    /// Everything is recomputed once in this many steps; 0 never.
     pub refresh: usize,
     /// The first steps of the canvas recompute everything.
     pub warmup: usize,
@@ -29,7 +29,7 @@ pub enum Reach {
     },
     /// The block and all that follows it.
     Suffix,
-    /// The block and so many rows around it.
+    /// The block and this many rows around it.
     Window {
         /// Rows before the block.
         before: usize,
@@ -119,7 +119,7 @@ const REFRESH: Param = Param {
     key: "refresh",
     default: "0",
     kind: Kind::Whole,
-    help: "also recompute everything every so many steps (1 is exact, 0 only on entering a block)",
+    help: "also recompute everything once in this many steps (1 is exact, 0 only on entering a block)",
 };
 
 fn whole(values: &Values<'_>, key: &str) -> usize {
@@ -225,7 +225,7 @@ pub const ALL: &[Entry] = &[
             key: "refresh",
             default: "4",
             kind: Kind::Whole,
-            help: "recompute everything every so many steps (1 is exact, 0 never)",
+            help: "recompute everything once in this many steps (1 is exact, 0 never)",
         }],
         build: |values| {
             Some(CachePolicy {

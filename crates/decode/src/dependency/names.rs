@@ -31,7 +31,7 @@ impl fmt::Display for Role {
 
 /// What a name says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Meaning {
     /// The part.
     pub(super) role: Role,
     /// Number of the head, or of the layer.
@@ -56,7 +56,7 @@ pub(super) fn candidates<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a st
 }
 
 /// Reads a name like `predictor.heads.0.q_proj.weight`, `W_Q` or `projection.first`.
-pub(super) fn parse(name: &str) -> Option<Part> {
+pub(super) fn parse(name: &str) -> Option<Meaning> {
     let mut path: Vec<&str> = name.split('.').collect();
     let bias = path.last() == Some(&"bias");
     if bias || path.last() == Some(&"weight") {
@@ -64,12 +64,12 @@ pub(super) fn parse(name: &str) -> Option<Part> {
     }
     let last = path.pop()?.to_lowercase();
     if let Some(index) = layer(&path, &last) {
-        return Some(Part { role: Role::Projection, index, bias });
+        return Some(Meaning { role: Role::Projection, index, bias });
     }
     let digits = last.len() - last.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (word, number) = last.split_at(last.len() - digits);
     let number = number.parse().ok().or_else(|| path.iter().rev().find_map(|part| part.parse().ok()));
-    Some(Part { role: role(word)?, index: number.unwrap_or(0), bias })
+    Some(Meaning { role: role(word)?, index: number.unwrap_or(0), bias })
 }
 
 fn role(word: &str) -> Option<Role> {
@@ -126,7 +126,7 @@ mod tests {
             ("mix", Role::Mix, 0),
         ];
         for (name, role, index) in cases {
-            assert_eq!(parse(name), Some(Part { role, index, bias: false }), "{name}");
+            assert_eq!(parse(name), Some(Meaning { role, index, bias: false }), "{name}");
         }
         assert!(parse("predictor.q_proj.bias").unwrap().bias);
         assert_eq!(parse("predictor.norm.weight"), None);

@@ -50,7 +50,7 @@ pub(super) const ENTRY: Entry = Entry {
             key: "steps",
             default: "",
             kind: Kind::Count,
-            help: "when nothing is ready take what an even schedule of so many passes says (LLaDA's loop), not 1",
+            help: "when nothing is ready, take what an even schedule of this many passes says (LLaDA's loop), not 1",
         },
         Param {
             key: "pick",

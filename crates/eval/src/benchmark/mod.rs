@@ -174,7 +174,7 @@ impl Definition {
             || (self.task == mmlu_pro::TASK && mmlu_pro::subject(name).is_some())
     }
 
-    /// Whether this name stands for a part of the benchmark: a subject, or Countdown with so many numbers.
+    /// Whether this name stands for a part of the benchmark: a subject, or Countdown with a given count of numbers.
     pub fn is_part(&self, name: &str) -> bool {
         mmlu_pro::subject(name).is_some() || countdown::size(name).is_some()
     }

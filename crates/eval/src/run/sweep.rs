@@ -26,7 +26,7 @@ pub const RULE: &str = "Of each strategy, the configuration with the fewest forw
 const SMALLEST_ROUND: usize = 16;
 
 /// Runs a grid; returns the configurations that were run on all problems, the baseline first, or `Break` if `watch`
-/// ended it. `suites` makes the suites with so many problems each.
+/// ended it. `suites` makes the suites with a given number of problems each.
 pub fn run(
     model: &Model,
     suites: &dyn Fn(usize) -> Result<Vec<Box<dyn Suite>>>,

@@ -241,7 +241,7 @@ impl Group {
     }
 }
 
-/// A handle of a process that is still the child of `parent`, so that a number used anew is nobody's end.
+/// A handle of a process that is still the child of `parent`, so that no other process that was given its number is killed.
 #[cfg(target_os = "linux")]
 fn hold(number: i32, parent: u32) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, pidfd_open};

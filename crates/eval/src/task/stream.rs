@@ -105,8 +105,8 @@ pub fn mixture(weights: &[(&str, f64)], split: Split, seed: u64) -> Mixture {
     };
     let mut parts = Vec::new();
     for (task, drill) in all().into_iter().zip(all()) {
-        parts.push(Part { weight: weight(task.name(), 1.0), drill: false, task });
-        parts.push(Part { weight: weight(&drill_name(drill.as_ref()), 0.0), drill: true, task: drill });
+        parts.push(Weighted { weight: weight(task.name(), 1.0), drill: false, task });
+        parts.push(Weighted { weight: weight(&drill_name(drill.as_ref()), 0.0), drill: true, task: drill });
     }
     Mixture { parts, split, seed, index: 0 }
 }
@@ -118,13 +118,13 @@ pub fn drill_name(task: &dyn Task) -> String {
 
 /// See [`mixture`].
 pub struct Mixture {
-    parts: Vec<Part>,
+    parts: Vec<Weighted>,
     split: Split,
     seed: u64,
     index: u64,
 }
 
-struct Part {
+struct Weighted {
     weight: f64,
     drill: bool,
     task: Box<dyn Task>,

@@ -7,7 +7,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use demask::counted;
 use demask::decode::registry::Context;
-use demask::decode::{self, Decoder, EosPolicy, Job, Observers, Options, StrategySpec};
+use demask::decode::responses::first_step;
+use demask::decode::{EosPolicy, Options};
 use demask::kernels::{Meter, meter};
 use demask::model::{Backbone, LoadOptions, Spec, Transformer};
 use demask::plot::Mark;
@@ -172,19 +173,16 @@ fn cases(args: &Args, spec: &Spec) -> Vec<Case> {
 
 /// One step of decoding of all canvases, which are new every time.
 fn step(backbone: &dyn Backbone, canvases: &[Canvas]) -> Result<()> {
-    let strategy: StrategySpec = "entropy".parse()?;
-    let ids = &backbone.spec().ids;
-    let mut jobs = Vec::with_capacity(canvases.len());
-    for canvas in canvases {
-        let prompt: Vec<u32> = canvas.tokens[..canvas.len() - canvas.masked.len()]
-            .iter()
-            .map(|&token| if token == ids.mask { 0 } else { token })
-            .collect();
-        let canvas = decode::Canvas::generate(&prompt, canvas.masked.len(), ids)?;
-        let options = Options { eos: EosPolicy::None, ..Options::default() };
-        let observers = Box::new(Observers::default());
-        jobs.push(Job::new(canvas, &strategy, &Context::default(), options, observers)?);
-    }
-    Decoder::new(backbone).step(&mut jobs.iter_mut().collect::<Vec<_>>())?;
-    Ok(())
+    let mask = backbone.spec().ids.mask;
+    let prompts: Vec<Vec<u32>> = canvases
+        .iter()
+        .map(|canvas| {
+            let given = &canvas.tokens[..canvas.len() - canvas.masked.len()];
+            given.iter().map(|&token| if token == mask { 0 } else { token }).collect()
+        })
+        .collect();
+    let asked: Vec<(&[u32], usize)> =
+        prompts.iter().zip(canvases).map(|(prompt, canvas)| (prompt.as_slice(), canvas.masked.len())).collect();
+    let options = Options { eos: EosPolicy::None, ..Options::default() };
+    Ok(first_step(backbone, &asked, &"entropy".parse()?, &Context::default(), &options)?)
 }

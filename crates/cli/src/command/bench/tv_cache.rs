@@ -1,6 +1,7 @@
 //! `demask bench tv-cache`: how much of the backbone's speed the making of a TV cache keeps.
 
 use anyhow::Result;
+use demask::counted;
 use demask::kernels::Meter;
 use demask::model::{Backbone, Transformer, shapes};
 use demask::plot::{Mark, Series};

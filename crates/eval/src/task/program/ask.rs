@@ -13,7 +13,7 @@ use crate::task::phrase::{Phrases, chatter, fill};
 static FRAMES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("frames.txt")));
 
 /// A prompt and what it lays down about the answer.
-pub(super) struct Asked {
+pub(super) struct Exercise {
     pub(super) prompt: String,
     /// The name the function must have.
     pub(super) function: Option<String>,
@@ -22,7 +22,7 @@ pub(super) struct Asked {
 }
 
 /// Asks for a recipe.
-pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Case]) -> Asked {
+pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Case]) -> Exercise {
     let telling = describe::telling_name(rng, recipe);
     let section = match rng.below(20) {
         0..=7 => "plain",
@@ -61,7 +61,7 @@ pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Cas
     if section != "plain" && !pattern.contains("{def}") && rng.below(12) == 0 {
         prompt = with_example(rng, wording, prompt, &function, cases);
     }
-    Asked {
+    Exercise {
         prompt: if pattern.contains("{def}") {
             prompt
         } else {

@@ -47,7 +47,7 @@ pub(super) fn checkpoint(
     options: &HubOptions,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf> {
-    folder(Kind::Model(Part::Whole), name, options, progress)
+    folder(Kind::Model(Downloaded::Whole), name, options, progress)
 }
 
 /// The folder of a repository's snapshot with at least its config and tokenizer.
@@ -56,7 +56,7 @@ pub(super) fn description(
     options: &HubOptions,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf> {
-    folder(Kind::Model(Part::Description), name, options, progress)
+    folder(Kind::Model(Downloaded::Description), name, options, progress)
 }
 
 /// The folder with the wanted data files of a dataset.
@@ -113,8 +113,8 @@ fn cached(kind: Kind<'_>, cache: &Cache, name: &HubName) -> Option<PathBuf> {
         Kind::Dataset(None) => folder.is_dir(),
         // Which files were fetched depends on who asked; there must be one of those wanted now.
         Kind::Dataset(Some(wanted)) => has_wanted(&folder, &folder, wanted),
-        Kind::Model(Part::Whole) => is_complete(&folder),
-        Kind::Model(Part::Description) => is_described(&folder),
+        Kind::Model(Downloaded::Whole) => is_complete(&folder),
+        Kind::Model(Downloaded::Description) => is_described(&folder),
     };
     complete.then_some(folder)
 }
@@ -144,13 +144,13 @@ fn has_wanted(root: &Path, folder: &Path, wanted: &dyn Fn(&str) -> bool) -> bool
 /// What a repository holds; of a dataset, which of its data files are wanted where it is not its training split.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
-    Model(Part),
+    Model(Downloaded),
     Dataset(Option<&'a dyn Fn(&str) -> bool>),
 }
 
 /// How much of a checkpoint is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Downloaded {
     Whole,
     /// Config and tokenizer: no weights, no predictor.
     Description,
@@ -235,8 +235,8 @@ impl<'a> Hub<'a> {
             Kind::Model(part) => snapshot.fetch_checkpoint(part, progress)?,
         }
         // A description must not take the place of a whole checkpoint of an earlier commit.
-        let part_only = matches!(self.kind, Kind::Model(Part::Description));
-        if !part_only || cached(Kind::Model(Part::Whole), &self.cache, self.name).is_none() {
+        let part_only = matches!(self.kind, Kind::Model(Downloaded::Description));
+        if !part_only || cached(Kind::Model(Downloaded::Whole), &self.cache, self.name).is_none() {
             let reference = self.cache.repo(self.at(&self.name.revision));
             reference.create_ref(&listing.commit).map_err(Error::write(self.cache.path()))?;
         }
@@ -266,9 +266,9 @@ impl Snapshot<'_> {
         self.hub.cache.repo(self.hub.at(&self.listing.commit)).pointer_path(&self.listing.commit)
     }
 
-    fn fetch_checkpoint(&self, part: Part, progress: &mut dyn Progress) -> Result<()> {
+    fn fetch_checkpoint(&self, part: Downloaded, progress: &mut dyn Progress) -> Result<()> {
         self.required(CONFIG, progress)?;
-        let whole = part == Part::Whole;
+        let whole = part == Downloaded::Whole;
         for file in OPTIONAL.into_iter().filter(|file| whole || !file.ends_with(".safetensors")) {
             self.optional(file, progress)?;
         }
