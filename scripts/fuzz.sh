@@ -10,18 +10,24 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FUZZ_FOLDER=${FUZZ_FOLDER:-$(mktemp -d)}
-BINARY=$(cargo test --release --workspace --locked --no-run --test fuzz --message-format=json 2>/dev/null |
-    grep -o '"executable":"[^"]*fuzz-[^"]*"' | cut -d'"' -f4 | tail -1)
+# The test binary: built here, or one that is there already.
+BINARY=${FUZZ_BINARY:-$(cargo test --release --workspace --locked --no-run --test fuzz --message-format=json 2>/dev/null |
+    grep -o '"executable":"[^"]*fuzz-[^"]*"' | cut -d'"' -f4 | tail -1)}
 TARGETS=$("$BINARY" --list --format terse | sed -n 's/: test$//p')
 
 # Inputs of the long run: what is quick to read gets more of them.
 share() {
     case $1 in
-        *::spelling | *::config | *::grid_file) echo 150000 ;;
-        *::journal | *::trace_file | *::safetensors | *::tokenizer_settings) echo 100000 ;;
-        *::index | *::predictor) echo 40000 ;;
-        *::chat_template | *::cache_manifest) echo 25000 ;;
-        *) echo 10000 ;;
+        *::trace_file) echo 400000 ;;
+        *::predictor) echo 150000 ;;
+        *::index) echo 120000 ;;
+        *::spelling | *::config) echo 80000 ;;
+        *::grid_file) echo 60000 ;;
+        *::journal | *::safetensors | *::tokenizer_settings) echo 30000 ;;
+        *::chat_template | *::tokenizer) echo 15000 ;;
+        *::request_body) echo 10000 ;;
+        *::gguf) echo 3000 ;;
+        *) echo 5000 ;;
     esac
 }
 
@@ -30,5 +36,6 @@ for target in $TARGETS; do
         million) FUZZ_EXECUTIONS=$(share "$target") "$BINARY" --exact "$target" --nocapture 2>&1 | grep executions ;;
         *) FUZZ_SECONDS=${1:-3600} "$BINARY" --exact "$target" --nocapture 2>&1 | grep executions ;;
     esac || { echo "$target failed; its input is in $FUZZ_FOLDER"; exit 1; }
-done
+done | tee "$FUZZ_FOLDER/log"
+awk '{ sum += $2 } END { print sum " executions in all" }' "$FUZZ_FOLDER/log"
 rm -rf "$FUZZ_FOLDER"

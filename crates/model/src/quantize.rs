@@ -94,7 +94,9 @@ pub fn weighed(
         progress(&tensor.name);
         match sources[tensor.name.as_str()] {
             TensorBytes::Copy(tensor) => out.write_all(tensor.as_bytes()),
-            TensorBytes::Packed(weight, packing) => out.write_all(quantize(tensor, weight, *packing)?.packed()),
+            TensorBytes::Packed(weight, packing) => {
+                out.write_all(quantize(tensor, weight, *packing)?.packed())
+            }
             TensorBytes::Scales(weight, packing) => {
                 out.write_all(quantize(tensor, weight, *packing)?.scale_bytes())
             }

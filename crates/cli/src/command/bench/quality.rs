@@ -16,7 +16,7 @@ use demask::kernels::{softmax_stats, total_variation};
 use demask::model::checkpoint::Dtype;
 use demask::model::importance::{self, Inputs};
 use demask::model::quantize::{self, Settings};
-use demask::model::{Backbone as _, LoadOptions, Precision, Transformer};
+use demask::model::{LoadOptions, Precision, Transformer};
 use demask::plot::Mark;
 use demask::train::tv_cache::Response;
 

@@ -181,8 +181,11 @@ fn step(backbone: &dyn Backbone, canvases: &[Canvas]) -> Result<()> {
             given.iter().map(|&token| if token == mask { 0 } else { token }).collect()
         })
         .collect();
-    let asked: Vec<(&[u32], usize)> =
-        prompts.iter().zip(canvases).map(|(prompt, canvas)| (prompt.as_slice(), canvas.masked.len())).collect();
+    let asked: Vec<(&[u32], usize)> = prompts
+        .iter()
+        .zip(canvases)
+        .map(|(prompt, canvas)| (prompt.as_slice(), canvas.masked.len()))
+        .collect();
     let options = Options { eos: EosPolicy::None, ..Options::default() };
     Ok(first_step(backbone, &asked, &"entropy".parse()?, &Context::default(), &options)?)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use demask::counted;
 use demask::decode::dependency::Measure;
 use demask::model::checkpoint::Dtype;
 use demask::model::{Backbone, HiddenRow};
@@ -171,7 +172,9 @@ impl Terminal {
 impl Watcher for Terminal {
     fn on_start(&mut self, row: HiddenRow, training: usize, validation: usize, parameters: usize) {
         eprintln!(
-            "hidden row {row}: {parameters} parameters, {training} examples to train on, {validation} held out"
+            "hidden row {row}: {}, {} to train on, {validation} held out",
+            counted(parameters, "parameter"),
+            counted(training, "example")
         );
         self.validation = None;
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+use demask::counted;
 use demask::model::gguf::{Vocabulary, write};
 use demask::model::{Backbone as _, LoadOptions, Query, Spec, Transformer, synthetic};
 use demask::plot::{Mark, Series};
