@@ -52,7 +52,7 @@ fn a_killed_evaluation_ends_with_the_same_records() {
     assert!(run.out.contains("demask:tau=0.5,gamma=0.3") && run.out.contains("NFE"), "{}", run.out);
     // So many problems that it cannot be over when it is killed.
     let mut child = Command::new(env!("CARGO_BIN_EXE_demask"))
-        .args(args(&killed, "10000"))
+        .args(args(&killed, "1000"))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -100,7 +100,7 @@ fn a_second_evaluation_of_a_folder_is_refused_and_nothing_is_lost() {
         command
     };
     // So many problems that it cannot be over, and held up, so that the others find it alive however fast they are.
-    let mut long = call("10000").spawn().unwrap();
+    let mut long = call("3000").spawn().unwrap();
     let records = Path::new(&out).join("records.jsonl");
     let lines = || fs::read_to_string(&records).unwrap_or_default().lines().count();
     wait_for(&mut long, "the first records", || lines() > 3);
