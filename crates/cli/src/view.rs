@@ -22,21 +22,36 @@ pub struct TerminalView {
     seconds: f64,
     /// Pause after a frame, so that a fast model can be watched.
     pause: Duration,
+    /// Whether the last frame is wiped away at the end.
+    fleeting: bool,
 }
 
 impl TerminalView {
     /// A view that decodes tokens with this tokenizer.
     pub fn new(tokenizer: Tokenizer, pause: Duration) -> Self {
-        Self { tokenizer, drawn: 0, forwards: 0, besides: [0; 2], seconds: 0.0, pause }
+        Self { tokenizer, drawn: 0, forwards: 0, besides: [0; 2], seconds: 0.0, pause, fleeting: false }
+    }
+
+    /// The same, but gone when the text is there.
+    pub fn fleeting(mut self) -> Self {
+        self.fleeting = true;
+        self
+    }
+
+    /// Goes back to where the last frame began and wipes it away.
+    fn wipe(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if self.drawn > 0 {
+            out.queue(cursor::MoveUp(self.drawn))?.queue(cursor::MoveToColumn(0))?;
+            out.queue(Clear(ClearType::FromCursorDown))?;
+            self.drawn = 0;
+        }
+        Ok(())
     }
 
     fn draw(&mut self, record: &StepRecord, canvas: &Canvas) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let width = terminal::size().map_or(80, |(w, _)| w.max(20));
-        if self.drawn > 0 {
-            out.queue(cursor::MoveUp(self.drawn))?.queue(cursor::MoveToColumn(0))?;
-            out.queue(Clear(ClearType::FromCursorDown))?;
-        }
+        self.wipe(&mut out)?;
         let mut page = Page { out: &mut out, width, column: 0, rows: 0 };
         let mut previous = None;
         for position in canvas.response() {
@@ -86,6 +101,15 @@ impl Observer for TerminalView {
         let _ = self.draw(record, canvas);
         std::thread::sleep(self.pause);
         ControlFlow::Continue(())
+    }
+}
+
+impl Drop for TerminalView {
+    fn drop(&mut self) {
+        if self.fleeting {
+            let mut out = io::stdout().lock();
+            let _ = self.wipe(&mut out).and_then(|()| out.flush());
+        }
     }
 }
 

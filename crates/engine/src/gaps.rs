@@ -1,4 +1,7 @@
 //! Texts with gaps: `[MASK]` is one token to be found, `[MASK:5]` is five. The one reader of this spelling.
+//!
+//! A gap takes the space before it: tokenizers put a space at the beginning of the word behind it, so a model that
+//! saw the space alone would be asked for a word it never saw begin there.
 
 /// The longest gap.
 pub const LONGEST: usize = 65_536;
@@ -33,7 +36,7 @@ pub enum GapError {
 ///
 /// ```
 /// use demask_engine::gaps::{Piece, split};
-/// assert_eq!(split("2 + [MASK] = 4")?, [Piece::Text("2 + "), Piece::Gap(1), Piece::Text(" = 4")]);
+/// assert_eq!(split("2 + [MASK] = 4")?, [Piece::Text("2 +"), Piece::Gap(1), Piece::Text(" = 4")]);
 /// # Ok::<(), demask_engine::gaps::GapError>(())
 /// ```
 pub fn split(text: &str) -> Result<Vec<Piece<'_>>, GapError> {
@@ -51,8 +54,9 @@ pub fn split(text: &str) -> Result<Vec<Piece<'_>>, GapError> {
             },
             None => return Err(GapError::Spelling(inside.into())),
         };
-        if start > 0 {
-            pieces.push(Piece::Text(&rest[..start]));
+        let before = rest[..start].strip_suffix(' ').unwrap_or(&rest[..start]);
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before));
         }
         pieces.push(Piece::Gap(count));
         rest = &rest[start + length + 1..];
@@ -70,7 +74,9 @@ mod tests {
     #[test]
     fn gaps_are_cut_out() {
         let pieces = split("a [MASK] b[MASK:3]").unwrap();
-        assert_eq!(pieces, [Piece::Text("a "), Piece::Gap(1), Piece::Text(" b"), Piece::Gap(3)]);
+        assert_eq!(pieces, [Piece::Text("a"), Piece::Gap(1), Piece::Text(" b"), Piece::Gap(3)]);
+        let pieces = split(" [MASK] [MASK]\n[MASK]").unwrap();
+        assert_eq!(pieces, [Piece::Gap(1), Piece::Gap(1), Piece::Text("\n"), Piece::Gap(1)]);
         assert_eq!(split("no gap").unwrap(), [Piece::Text("no gap")]);
         for bad in ["a [MASK", "a [MASK:0]", "a [MASK:x]", "a [MASKED]", "[MASK:99999999999999999999]"] {
             assert!(split(bad).is_err(), "{bad}");

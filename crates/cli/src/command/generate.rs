@@ -12,6 +12,7 @@ use demask::{Answer, Generate, Model, One, Prompt, counted};
 use serde_json::{Value, json};
 
 use crate::args::{DecodeArgs, ModelArgs};
+use crate::progress::ProgressLine;
 use crate::view::TerminalView;
 
 /// Generates text from a prompt
@@ -36,6 +37,11 @@ pub struct Args {
     show: ShowArgs,
 }
 
+/// Parameters of a model whose steps are too fast to wait for: its canvas is shown instead of a line of progress.
+const SMALL: usize = 100_000_000;
+/// Milliseconds between its frames.
+const GLIMPSE: u64 = 40;
+
 /// What is shown and kept of a decoding.
 #[derive(Debug, clap::Args)]
 pub struct ShowArgs {
@@ -45,9 +51,12 @@ pub struct ShowArgs {
     /// Also write the dependency matrix of every step into the trace
     #[arg(long, requires = "trace")]
     pub trace_dependency: bool,
-    /// Show the canvas denoise in the terminal
+    /// Show the canvas denoise in the terminal and leave its last frame there
     #[arg(long)]
     pub watch: bool,
+    /// Show nothing but the text; without it a terminal shows the canvas of a small model, or a line of progress
+    #[arg(long, short = 'q', conflicts_with = "watch")]
+    pub quiet: bool,
     /// Milliseconds between the frames of --watch
     #[arg(long, default_value_t = 120, value_name = "MS")]
     pub pause: u64,
@@ -66,10 +75,18 @@ impl ShowArgs {
             Some(file) => generate.trace(file, self.trace_dependency),
             None => generate,
         };
-        if !self.watch || self.json || !std::io::stdout().is_terminal() {
+        if self.quiet || self.json || !std::io::stdout().is_terminal() {
             return generate;
         }
-        generate.observer(TerminalView::new(model.tokenizer().clone(), Duration::from_millis(self.pause)))
+        let view = |pause| TerminalView::new(model.tokenizer().clone(), Duration::from_millis(pause));
+        match self.watch {
+            true => generate.observer(view(self.pause)),
+            false if model.backbone().spec().parameters() <= SMALL => {
+                generate.observer(view(GLIMPSE).fleeting())
+            }
+            false if std::io::stderr().is_terminal() => generate.observer(ProgressLine::default()),
+            false => generate,
+        }
     }
 }
 
