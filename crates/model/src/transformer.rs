@@ -85,6 +85,11 @@ impl Transformer {
         Ok(self.norm.forward(&x)?)
     }
 
+    /// The rows that enter the first layer `[rows, d]`.
+    pub fn embedded(&self, packed: &Packed) -> Result<Tensor> {
+        Ok(self.embed.forward(&packed.tokens, &self.device)?)
+    }
+
     /// Logits of hidden rows `[rows, V]`, unshifted. Differentiable when the parameters are.
     pub fn head(&self, hidden: &Tensor) -> Result<Tensor> {
         Ok(self.head.forward(hidden)?)

@@ -9,7 +9,7 @@ use demask_model::checkpoint::{Dtype, Quantized, Store};
 use demask_model::gguf::{Kind, Vocabulary, write};
 use demask_model::importance;
 use demask_model::quantize::{self, Settings};
-use demask_model::{Backbone, LoadOptions, Precision, Query, Spec, Transformer, arch};
+use demask_model::{Backbone, LoadOptions, Packed, Precision, Query, Spec, Transformer, arch};
 use serde_json::json;
 
 fn fixture(name: &str) -> PathBuf {
@@ -123,8 +123,13 @@ fn ggufs_four_bits_run_as_they_are() {
         let path = folder.path().join("model.gguf");
         let mut tensor = |name: &str, shape: &[usize]| Ok(demask_model::synthetic::values(name, shape));
         write(&path, &spec, kind, &Vocabulary::default(), &mut tensor).unwrap();
-        let floats = logits(&load(&path, Some(Precision::Float(Dtype::F32))));
-        let kernels = distance(&floats, &logits(&load(&path, None)));
+        // Unpacked at load or row by row, the table has the same numbers.
+        let (unpacked, rows) = (load(&path, Some(Precision::Float(Dtype::F32))), load(&path, None));
+        let token = Packed::new([[5_u32, 299].as_slice()], false);
+        let first = |model: &Transformer| model.embedded(&token).unwrap().to_vec2::<f32>().unwrap();
+        assert_eq!(first(&unpacked), first(&rows), "{kind:?}");
+        let floats = logits(&unpacked);
+        let kernels = distance(&floats, &logits(&rows));
         assert!(kernels > 0.0 && kernels < 0.02, "{kind:?}: {kernels}");
         // Asked for, four bits are made of what has more; what has four already stays as it is.
         let four = distance(&floats, &logits(&load(&path, Some(Precision::Q4))));

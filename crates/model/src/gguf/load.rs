@@ -1,6 +1,7 @@
 //! The tensors of a GGUF file as the parameters of a Transformer.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{Device, Tensor};
@@ -13,7 +14,7 @@ use crate::checkpoint::quantized::Packing;
 use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized};
 use crate::config::Spec;
 use crate::error::{Error, Result};
-use crate::layer::{Embedding, Linear, Parameter, Parameters, Use};
+use crate::layer::{Embedding, Linear, Parameter, Parameters, Table, Use};
 use crate::load::{LoadOptions, ORIGIN, Precision, Weight, about, linear_of, old_fingerprint, on_device};
 use crate::transformer::Transformer;
 
@@ -125,14 +126,42 @@ impl FromGguf<'_> {
     }
 }
 
+/// A table in blocks, as it lies in the file: a large one unpacked would be a quarter of a model of four bits.
+#[derive(Debug)]
+struct Rows {
+    dtype: GgmlDType,
+    bytes: Bytes,
+    width: usize,
+}
+
+impl Table for Rows {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn row(&self, row: usize, out: &mut [f32]) -> candle_core::Result<()> {
+        let size = self.width / self.dtype.block_size() * self.dtype.type_size();
+        let bytes = Cow::Borrowed(&self.bytes[row * size..(row + 1) * size]);
+        let storage = QStorage::from_data(bytes, &Device::Cpu, self.dtype)?;
+        let values: Vec<f32> = QTensor::new(storage, self.width)?.dequantize(&Device::Cpu)?.to_vec1()?;
+        out.copy_from_slice(&values);
+        Ok(())
+    }
+}
+
 impl Parameters for FromGguf<'_> {
     fn embedding(&mut self, which: &Parameter) -> Result<Embedding> {
         let name = which.gguf_tensor();
         let (stored, _) = self.gguf.tensor(&name, &which.shape)?;
+        let is_float = matches!(stored, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16);
+        if !is_float && self.wanted().is_none() && self.options.device.is_cpu() {
+            let (dtype, bytes) = self.bytes(&name, &which.shape, None)?;
+            return Ok(Embedding::Blocks(Arc::new(Rows { dtype, bytes, width: which.shape[1] })));
+        }
         let mut table = self.floats(&name, &which.shape, None)?;
         if let Some(dtype) = self.wanted() {
             table = table.to_dtype(dtype);
-        } else if !matches!(stored, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) {
+        } else if !is_float {
             // Unpacked numbers have few digits; half precision holds them in half the memory.
             table = table.to_dtype(Dtype::F16);
         }

@@ -1,5 +1,7 @@
 //! Token embedding: a row of the table per token.
 
+use std::sync::Arc;
+
 use candle_core::{Device, Result, Tensor};
 
 use super::parameter::{Parameter, Place, Role, Use};
@@ -19,6 +21,16 @@ pub enum Embedding {
     Dense(Tensor),
     /// In the mapped file: only the rows looked up are ever read.
     Mapped(Mapped),
+    /// The same in a format of blocks, which stays as it is: rows are unpacked when they are looked up.
+    Blocks(Arc<dyn Table>),
+}
+
+/// Rows that are made when they are looked up.
+pub trait Table: std::fmt::Debug + Send + Sync {
+    /// Numbers of a row.
+    fn width(&self) -> usize;
+    /// Writes row `row`, which exists.
+    fn row(&self, row: usize, out: &mut [f32]) -> Result<()>;
 }
 
 impl Embedding {
@@ -41,6 +53,14 @@ impl Embedding {
                 let mut rows = vec![0.0_f32; tokens.len() * width];
                 for (row, &token) in rows.chunks_exact_mut(width).zip(tokens) {
                     table.row_f32(token as usize, row);
+                }
+                Tensor::from_vec(rows, (tokens.len(), width), device)
+            }
+            Self::Blocks(table) => {
+                let width = table.width();
+                let mut rows = vec![0.0_f32; tokens.len() * width];
+                for (row, &token) in rows.chunks_exact_mut(width).zip(tokens) {
+                    table.row(token as usize, row)?;
                 }
                 Tensor::from_vec(rows, (tokens.len(), width), device)
             }

@@ -15,7 +15,7 @@ mod rope;
 
 pub use attention::{Attention, OwnKeys, ShadowKeys};
 pub use block::{Block, Ffn};
-pub use embedding::Embedding;
+pub use embedding::{Embedding, Table};
 pub use experts::{Choice, Experts, Watch};
 pub use linear::Linear;
 pub use mlp::Mlp;
