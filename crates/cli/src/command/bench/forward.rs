@@ -1,8 +1,10 @@
 //! `demask bench forward`: whole forward passes of a model of real shape, what they read, and where their time goes.
 
 use anyhow::Result;
+use candle_core::Device;
 use demask::counted;
-use demask::model::{Precision, Spec, Transformer, synthetic};
+use demask::model::synthetic::Repeated;
+use demask::model::{Precision, Spec, Transformer};
 use demask::plot::Mark;
 
 use super::limit::Machine;
@@ -98,11 +100,12 @@ struct Subject {
 impl Subject {
     fn new(spec: &Spec, dtype: DtypeArg) -> Result<Self> {
         let precision = dtype.precision();
+        let mut from = Repeated::new(precision, 0);
         Ok(Self {
             name: dtype.name(),
             precision,
-            model: synthetic::transformer(spec.clone(), precision, 0)?,
-            parts: Parts::new(spec, precision)?,
+            model: Transformer::new(spec.clone(), Device::Cpu, "synthetic".into(), &mut from)?,
+            parts: Parts::new(spec, &mut from)?,
         })
     }
 

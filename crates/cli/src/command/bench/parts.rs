@@ -7,7 +7,7 @@ use candle_core::{Device, Tensor};
 use demask::kernels::Segment;
 use demask::model::layer::{Attention, Block, Embedding, Linear, Place};
 use demask::model::synthetic::Repeated;
-use demask::model::{Parameters as _, Precision, Spec, arch};
+use demask::model::{Parameters as _, Spec, arch};
 
 use super::gemm::noise;
 
@@ -50,12 +50,12 @@ impl Inputs {
 }
 
 impl Parts {
-    pub(super) fn new(spec: &Spec, precision: Precision) -> Result<Self> {
+    /// Of a model's weights, which it shares.
+    pub(super) fn new(spec: &Spec, from: &mut Repeated) -> Result<Self> {
         // The last layer is of the kind that most are.
         let (names, layer) = (arch::of(spec)?.names, spec.layers - 1);
-        let mut from = Repeated::new(precision, 0);
         Ok(Self {
-            block: Block::load(spec, layer, &Place { names, layer: Some(layer) }, &mut from)?,
+            block: Block::load(spec, layer, &Place { names, layer: Some(layer) }, from)?,
             layer,
             attention: Attention { heads: spec.heads, kv_heads: spec.kv_heads, head_dim: spec.head_dim },
             head: from.linear(&Embedding::head(spec, &Place { names, layer: None })?)?,

@@ -2,6 +2,7 @@
 //! is to what the machine allows, and what each part of it takes.
 
 use anyhow::{Result, anyhow};
+use candle_core::Device;
 use demask::counted;
 use demask::decode::dependency::{Metadata, Mix, Predictor};
 use demask::decode::marginals::Reader;
@@ -9,9 +10,8 @@ use demask::decode::rng::Rng;
 use demask::decode::rule::greedy_subset;
 use demask::decode::sampler::{Sampling, ScoreDtype};
 use demask::decode::{Suppression, dependency::Dependency};
-use demask::model::{
-    Backbone as _, HiddenRow, KvCache, Precision, Query, Reuse, Rows, Spec, Transformer, synthetic,
-};
+use demask::model::synthetic::Repeated;
+use demask::model::{Backbone as _, HiddenRow, KvCache, Precision, Query, Reuse, Rows, Spec, Transformer};
 use demask::plot::Mark;
 
 use super::gemm::noise;
@@ -137,11 +137,12 @@ struct Subject {
 impl Subject {
     fn new(spec: &Spec, dtype: DtypeArg) -> Result<Self> {
         let precision = dtype.precision();
+        let mut from = Repeated::new(precision, 0);
         Ok(Self {
             name: dtype.name(),
             precision,
-            model: synthetic::transformer(spec.clone(), precision, 0)?,
-            parts: Parts::new(spec, precision)?,
+            model: Transformer::new(spec.clone(), Device::Cpu, "synthetic".into(), &mut from)?,
+            parts: Parts::new(spec, &mut from)?,
             cache: KvCache::new(),
         })
     }
