@@ -46,7 +46,9 @@ struct Count {
 }
 
 impl Count {
-    const NONE: Self = Self { nanoseconds: AtomicU64::new(0), operations: AtomicU64::new(0) };
+    const fn none() -> Self {
+        Self { nanoseconds: AtomicU64::new(0), operations: AtomicU64::new(0) }
+    }
 
     fn take(&self) -> Counted {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed) as f64;
@@ -55,7 +57,7 @@ impl Count {
 }
 
 static ON: AtomicBool = AtomicBool::new(false);
-static COUNTS: [Count; 3] = [Count::NONE; 3];
+static COUNTS: [Count; 3] = [Count::none(), Count::none(), Count::none()];
 /// One measurement at a time.
 static ONE: Mutex<()> = Mutex::new(());
 

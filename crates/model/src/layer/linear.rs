@@ -38,7 +38,7 @@ pub enum Linear {
     /// Another map whose inputs are counted.
     Watched {
         /// The map.
-        map: Box<Linear>,
+        map: Box<Self>,
         /// What it was given.
         seen: Arc<Squares>,
     },

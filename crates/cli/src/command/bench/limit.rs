@@ -2,7 +2,6 @@
 //! operands read once at the measured bandwidth.
 
 use anyhow::Result;
-use demask::kernels::Bits;
 use demask::model::layer::{Parameter, Use};
 use demask::model::{Precision, Spec, arch};
 
@@ -43,7 +42,7 @@ impl Machine {
     /// The least seconds of `rows` rows times a map.
     fn map(&self, map: &Parameter, precision: Precision, rows: f64) -> f64 {
         let (peak, size) = match (precision.packing(map), precision) {
-            (Some(packing), _) if packing.bits == Bits::Four => (self.peak.four, packing.size()),
+            // Four bits are multiplied as bytes, so their limit is that of bytes, though they may come closer to it or pass it.
             (Some(packing), _) => (self.peak.int8, packing.size()),
             (None, Precision::Float(dtype)) => (self.peak.f32, dtype.size() as f64),
             (None, _) => (self.peak.f32, 4.0),

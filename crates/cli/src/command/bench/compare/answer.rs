@@ -51,7 +51,7 @@ struct Measured {
 /// Runs the comparison.
 pub(super) fn run(args: &Args) -> Result<()> {
     let flags = &args.answer;
-    if flags.response % flags.steps != 0 {
+    if !flags.response.is_multiple_of(flags.steps) {
         usage!("--steps {} must divide the response of {} tokens", flags.steps, flags.response);
     }
     let task = Task {
