@@ -9,23 +9,36 @@ use demask_model::Backbone;
 use crate::canvas::Canvas;
 use crate::decoder::Decoder;
 use crate::error::Result;
-use crate::job::{Job, Options};
+use crate::job::{Job, Options, Totals};
 use crate::observer::Observer;
 use crate::registry::{Context, StrategySpec};
 use crate::trace::{Seconds, StepRecord};
 
-/// The responses to prompts of token ids, `length` tokens each, decoded in one batch. Prompt `i` is stream `i` of the
-/// options' seed.
+/// A response and what it cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// Steps, passes and seconds.
+    pub totals: Totals,
+}
+
+/// The responses to prompts of token ids, with the length each is to have, decoded in one batch. Prompt `i` is stream `i`
+/// of the options' seed.
 pub fn responses(
     backbone: &dyn Backbone,
     prompts: &[(&[u32], usize)],
     strategy: &StrategySpec,
     context: &Context,
     options: &Options,
-) -> Result<Vec<Vec<u32>>> {
+) -> Result<Vec<Decoded>> {
     let mut jobs = jobs(backbone, prompts, strategy, context, options)?;
     Decoder::new(backbone).run(&mut jobs)?;
-    Ok(jobs.iter().map(|job| job.canvas().tokens()[job.canvas().asked_response()].to_vec()).collect())
+    let decoded = |job: &Job| Decoded {
+        tokens: job.canvas().tokens()[job.canvas().asked_response()].to_vec(),
+        totals: job.totals(),
+    };
+    Ok(jobs.iter().map(decoded).collect())
 }
 
 /// The first step of [`responses`] alone, to be timed.
@@ -128,7 +141,8 @@ mod tests {
         let (backbone, strategy) = (equal(), "entropy".parse().unwrap());
         let (context, options) = (Context::default(), Options::default());
         let found = responses(&backbone, &[(&[], 4), (&[0], 3)], &strategy, &context, &options).unwrap();
-        assert_eq!(found, [vec![1; 4], vec![0; 3]]);
+        assert_eq!((found[0].tokens.as_slice(), found[0].totals.steps), (&[1; 4][..], 4));
+        assert_eq!((found[1].tokens.as_slice(), found[1].totals.committed), (&[0; 3][..], 3));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) fn product<T: Element>(
         let (rows, cols) = cut.task(index);
         // SAFETY: tasks are the cells of one partition of c.
         let c = unsafe { grid.tile(rows.clone(), cols.clone()) };
-        level.run(Task { k: shape.k, a: a.skip(rows.start, 0), b, cols, c, chain });
+        level.run(FloatTiles { k: shape.k, a: a.skip(rows.start, 0), b, cols, c, chain });
     };
     if cut.count() == 1 {
         run(0);
@@ -98,7 +98,7 @@ impl Cut {
 }
 
 /// One tile of `c` over the full depth.
-struct Task<'a, T> {
+struct FloatTiles<'a, T> {
     k: usize,
     /// From the tile's first row.
     a: Strided<'a>,
@@ -108,7 +108,7 @@ struct Task<'a, T> {
     chain: Chain<'a>,
 }
 
-impl<T: Element> Op for Task<'_, T> {
+impl<T: Element> Op for FloatTiles<'_, T> {
     type Out = ();
 
     #[inline(always)]

@@ -23,7 +23,7 @@ pub fn accuracy(
     let answers = responses(network, &prompts, strategy, &Context::default(), &Options::default())?;
     let mut right = 0;
     for ((problem, _), answer) in problems.iter().zip(&answers) {
-        let text = tokenizer.decode_response(answer, &network.spec().ids.eos)?;
+        let text = tokenizer.decode_response(&answer.tokens, &network.spec().ids.eos)?;
         let score = task.score(problem, &text);
         right += usize::from(score.correct && score.strict.unwrap_or(true));
     }

@@ -159,5 +159,6 @@ fn decoded(model: &Transformer, wanted: &[Response]) -> Result<Vec<Vec<u32>>> {
     let prompts: Vec<_> = wanted.iter().map(|r| (r.prompt.as_slice(), r.response.len())).collect();
     let batches =
         prompts.chunks(32).map(|batch| responses::responses(model, batch, &strategy, &context, &options));
-    Ok(batches.collect::<Result<Vec<_>, _>>()?.concat())
+    let decoded = batches.collect::<Result<Vec<_>, _>>()?;
+    Ok(decoded.into_iter().flatten().map(|one| one.tokens).collect())
 }

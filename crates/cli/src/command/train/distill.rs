@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use demask::decode::registry::Context;
-use demask::decode::{Canvas, Decoder, Job, Options, StrategySpec, Suppression};
+use demask::decode::responses::responses;
+use demask::decode::{Options, StrategySpec, Suppression};
 use demask::model::{Backbone, Spec, Transformer};
 use demask::train::optimizer::AdamW;
 use demask::train::part::trajectory::Trajectory;
@@ -146,18 +147,15 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn scores(&self, model: &dyn Backbone) -> Result<Vec<Score>> {
-        let mut jobs = Vec::with_capacity(self.held.len());
-        for own in self.held {
-            let canvas = Canvas::generate(&own.prompt, own.response.len(), &self.spec.ids)?;
-            let suppression = Suppression { ids: vec![self.spec.ids.mask], ..Suppression::default() };
-            let options = Options { suppression, ..Options::default() };
-            jobs.push(Job::new(canvas, &self.strategy, &Context::default(), options, Box::new(()))?);
-        }
-        Decoder::new(model).run(&mut jobs)?;
+        let prompts: Vec<_> =
+            self.held.iter().map(|own| (own.prompt.as_slice(), own.response.len())).collect();
+        let suppression = Suppression { ids: vec![self.spec.ids.mask], ..Suppression::default() };
+        let options = Options { suppression, ..Options::default() };
+        let decoded = responses(model, &prompts, &self.strategy, &Context::default(), &options)?;
         let (mut same, mut passes) = (0, 0);
-        for (job, own) in jobs.iter().zip(self.held) {
-            same += usize::from(job.canvas().tokens()[own.prompt.len()..] == own.response[..]);
-            passes += job.totals().steps;
+        for (one, own) in decoded.iter().zip(self.held) {
+            same += usize::from(one.tokens == own.response);
+            passes += one.totals.steps;
         }
         let (count, cells) =
             (self.held.len().max(1), self.held.iter().map(|own| own.response.len()).sum::<usize>());

@@ -65,7 +65,7 @@ pub fn attention_backward(
         units.into_par_iter().with_max_len(1).for_each(|(segments, kv_head)| {
             for segment in segments.iter().filter(|segment| !segment.q.is_empty() && !segment.k.is_empty()) {
                 let forward = Forward { q, k, v, out, lse, grad_out };
-                level.run(Task { forward, heads, segment, kv_head, grad_q, grad_k, grad_v });
+                level.run(HeadBackward { forward, heads, segment, kv_head, grad_q, grad_k, grad_v });
             }
         });
     });
@@ -83,7 +83,7 @@ struct Forward<'a> {
 }
 
 /// One segment and the heads that share one key head.
-struct Task<'a> {
+struct HeadBackward<'a> {
     forward: Forward<'a>,
     heads: Heads,
     segment: &'a Segment,
@@ -124,7 +124,7 @@ impl<'s> Buffers<'s> {
     }
 }
 
-impl Op for Task<'_> {
+impl Op for HeadBackward<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -158,7 +158,7 @@ impl Op for Task<'_> {
     }
 }
 
-impl Task<'_> {
+impl HeadBackward<'_> {
     /// The gradient that flows between some queries of one head and one block of keys.
     #[inline(always)]
     fn visit<S: Simd>(

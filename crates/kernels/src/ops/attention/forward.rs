@@ -55,7 +55,7 @@ pub fn attention(
     counted(Work::Attention, 4 * pairs * heads.query * heads.dim, || {
         let tasks = cut(heads, segments).into_par_iter();
         tasks.with_min_len(least_run()).with_max_len(least_run()).for_each(|(segment, kv_head, queries)| {
-            level.run(Task { q, k, v, heads, segment, kv_head, queries, out, lse });
+            level.run(HeadForward { q, k, v, heads, segment, kv_head, queries, out, lse });
         });
     });
 }
@@ -79,7 +79,7 @@ fn cut(heads: Heads, segments: &[Segment]) -> Vec<(&Segment, usize, Range<usize>
 }
 
 /// Some query rows of the heads that share one key head.
-struct Task<'a> {
+struct HeadForward<'a> {
     q: &'a [f32],
     k: &'a [f32],
     v: &'a [f32],
@@ -99,7 +99,7 @@ struct Running {
     sum: f32,
 }
 
-impl Op for Task<'_> {
+impl Op for HeadForward<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -137,7 +137,7 @@ impl Op for Task<'_> {
     }
 }
 
-impl<'a> Task<'a> {
+impl<'a> HeadForward<'a> {
     /// Adds the keys of `block` to the query rows from `first` on.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "the state of the blocked loop")]

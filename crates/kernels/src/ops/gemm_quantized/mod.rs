@@ -13,7 +13,7 @@ mod task;
 use acts::{Acts, quantize_rows};
 use cut::Cut;
 use rayon::prelude::*;
-use task::Task;
+use task::RowsByPanels;
 
 use crate::arch::{Dot, WithDot};
 use crate::dispatch::Level;
@@ -188,7 +188,7 @@ impl WithDot for All<'_> {
             for (cut, &output) in cuts.iter().zip(self.outputs) {
                 if index < cut.count() {
                     let (rows, panels) = cut.task(index);
-                    dot.isolate_dot(Task { acts, output, rows, panels });
+                    dot.isolate_dot(RowsByPanels { acts, output, rows, panels });
                     return;
                 }
                 index -= cut.count();

@@ -18,7 +18,7 @@ const BLOCK_DEPTHS: usize = 256;
 const NEAR: usize = 8 * 1024;
 
 /// One rectangle of an output.
-pub(super) struct Task<'a, D: Dot> {
+pub(super) struct RowsByPanels<'a, D: Dot> {
     pub(super) acts: Acts<'a, D>,
     pub(super) output: Output<'a>,
     pub(super) rows: Range<usize>,
@@ -26,7 +26,7 @@ pub(super) struct Task<'a, D: Dot> {
     pub(super) panels: Range<usize>,
 }
 
-impl<D: Dot> DotOp<D> for Task<'_, D> {
+impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
     type Out = ();
 
     #[inline(always)]
@@ -56,7 +56,7 @@ impl<D: Dot> DotOp<D> for Task<'_, D> {
     }
 }
 
-impl<D: Dot> Task<'_, D> {
+impl<D: Dot> RowsByPanels<'_, D> {
     /// Adds some groups' products to the sums of a block: one column of tiles after the other, each group after group,
     /// so that its sums stay in the first-level cache.
     #[inline(always)]
