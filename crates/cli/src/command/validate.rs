@@ -24,7 +24,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    SubAdditivity(SubAdditivity),
+    SubAdditivity(Box<SubAdditivity>),
     Bound(Box<Bound>),
     Decoding(Box<decoding::Args>),
 }

@@ -28,6 +28,9 @@ pub(super) struct Hmm {
     pub(super) vocab: usize,
 }
 
+/// A scaled forward message, the evidence in it and its scale.
+type Message = (Vec<f64>, Vec<f64>, f64);
+
 /// Expected counts, in the order of the parameters.
 pub(super) struct Counts {
     pub(super) initial: Vec<f64>,
@@ -57,9 +60,8 @@ impl Hmm {
     }
 
     /// Scaled forward messages with their evidence, and `ln Z`.
-    fn messages(&self, block: &[BlockCell], clamped: bool) -> (Vec<(Vec<f64>, Vec<f64>, f64)>, f64) {
-        let (mut all, mut log): (Vec<(Vec<f64>, Vec<f64>, f64)>, f64) =
-            (Vec::with_capacity(block.len()), 0.0);
+    fn messages(&self, block: &[BlockCell], clamped: bool) -> (Vec<Message>, f64) {
+        let (mut all, mut log): (Vec<Message>, f64) = (Vec::with_capacity(block.len()), 0.0);
         for cell in block {
             let evidence = self.evidence(cell, clamped);
             let mut now = match all.last() {

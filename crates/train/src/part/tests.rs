@@ -296,7 +296,7 @@ impl Environment for Begins {
     }
 
     fn is_right(&mut self, _: u64, response: &[u32]) -> Result<bool> {
-        Ok(response[0] % 2 == 0)
+        Ok(response[0].is_multiple_of(2))
     }
 }
 

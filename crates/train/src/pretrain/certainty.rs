@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn one_pass(rows: usize, weight: f32) -> Certainty {
-        Certainty { passes: vec![0..rows], weight }
+        Certainty { passes: std::iter::once(0..rows).collect(), weight }
     }
 
     /// By hand: two tokens, z = (a, 0), label 0: H = h(σ(2a)) and dH/da = −4a·σ'(2a).
