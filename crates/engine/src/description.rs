@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::{INDEX, Store, WEIGHTS};
-use demask_model::config::{Experts, Visibility};
+use demask_model::config::{Experts, NormKind, Positions, Visibility};
 use demask_model::gguf::{self, Gguf};
 use demask_model::text::{ChatTemplate, Tokenizer};
 use demask_model::{Precision, Spec, memory};
@@ -62,7 +62,8 @@ pub struct Description {
     kv_heads: usize,
     head_dim: usize,
     ffn: usize,
-    rope_theta: f64,
+    rope_theta: Option<f64>,
+    norm: &'static str,
     eps: f32,
     max_positions: usize,
     tied: bool,
@@ -126,7 +127,8 @@ impl Description {
             kv_heads: spec.kv_heads,
             head_dim: spec.head_dim,
             ffn: spec.ffn,
-            rope_theta: spec.rope_theta,
+            rope_theta: (spec.positions == Positions::Rotary).then_some(spec.rope_theta),
+            norm: if spec.norm == NormKind::Rms { "RMSNorm" } else { "LayerNorm" },
             eps: spec.eps,
             max_positions: spec.max_positions,
             tied: spec.tied,
@@ -146,6 +148,10 @@ impl Description {
             unused_ids: tokenizer.map_or(0, |tokenizer| tokenizer.holes().len()),
             memory,
         })
+    }
+
+    fn positions(&self) -> String {
+        self.rope_theta.map_or("learned".into(), |theta| format!("rope theta {theta}"))
     }
 
     fn active(&self) -> String {
@@ -179,10 +185,13 @@ impl Description {
             ("vocabulary", self.vocab.to_string()),
             ("hidden", format!("{} in {}, MLP {}", self.hidden, counted(self.layers, "layer"), self.ffn)),
             ("heads", format!("{} of {} with {} key/value heads", self.heads, self.head_dim, self.kv_heads)),
-            ("context", format!("{} positions, rope theta {}", self.max_positions, self.rope_theta)),
+            ("context", format!("{} positions, {}", self.max_positions, self.positions())),
             (
                 "numerics",
-                format!("RMSNorm eps {:e}, qkv bias {}, tied head {}", self.eps, self.qkv_bias, self.tied),
+                format!(
+                    "{} eps {:e}, qkv bias {}, tied head {}",
+                    self.norm, self.eps, self.qkv_bias, self.tied
+                ),
             ),
             ("logit shift", format!("row i{} predicts position i", if self.shift { "-1" } else { "" })),
             (

@@ -1,4 +1,4 @@
-//! Vector functions shared by the operations: the exponential, the sigmoid, and reductions over a slice.
+//! Vector functions shared by the operations: the exponential, the sigmoid, the error function, and reductions over a slice.
 
 use crate::arch::Simd;
 
@@ -29,6 +29,29 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::F) -> S::F {
 pub(crate) fn sigmoid<S: Simd>(simd: S, x: S::F) -> S::F {
     let one = simd.splat(1.0);
     simd.div(one, simd.add(one, exp(simd, simd.sub(simd.splat(0.0), x))))
+}
+
+/// The error function, within 1e-7: `x · P(x²) / Q(x²)` on `|x| ≤ 4`, beyond which it is ±1 in
+/// single precision; NaN gives NaN.
+#[inline(always)]
+pub(crate) fn erf<S: Simd>(simd: S, x: S::F) -> S::F {
+    const P: [f32; 7] = [
+        -2.726_142_3e-10,
+        2.770_681_5e-8,
+        -2.101_024e-6,
+        -5.692_506_4e-5,
+        -7.349_906_3e-4,
+        -2.954_6e-3,
+        -1.609_603_3e-2,
+    ];
+    const Q: [f32; 5] = [-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329_2e-3, -1.426_473_9e-2];
+    let x = simd.max(simd.splat(-4.0), simd.min(simd.splat(4.0), x));
+    let square = simd.mul(x, x);
+    let polynomial = |coefficients: &[f32]| {
+        let first = simd.splat(coefficients[0]);
+        coefficients[1..].iter().fold(first, |sum, &c| simd.fma(sum, square, simd.splat(c)))
+    };
+    simd.div(simd.mul(x, polynomial(&P)), polynomial(&Q))
 }
 
 /// `Σ a·b` in two vectors of partial sums.

@@ -236,6 +236,18 @@ impl KvCache {
         }
     }
 
+    /// A copy of the first `rows` rows with room for a canvas of `len`; fewer if it holds fewer.
+    pub fn prefix(&self, rows: usize, len: usize) -> Self {
+        let rows = rows.min(self.rows);
+        let part = |all: &Vec<f32>| {
+            let width = all.len().checked_div(self.rows).unwrap_or(0);
+            let mut part = Vec::with_capacity(width * len.max(rows));
+            part.extend_from_slice(&all[..rows * width]);
+            part
+        };
+        Self { layers: self.layers.iter().map(|(k, v)| (part(k), part(v))).collect(), rows }
+    }
+
     /// Bytes it takes.
     pub fn size_in_bytes(&self) -> usize {
         self.layers.iter().map(|(keys, values)| (keys.len() + values.len()) * size_of::<f32>()).sum()

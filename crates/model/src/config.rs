@@ -18,7 +18,10 @@ use crate::gguf::{self, Gguf};
 use crate::layer::Parameter;
 
 pub use fields::Fields;
-pub use kinds::{Experts, FeedForward, Grid, Origin, Scoring, Shift, Visibility};
+pub use kinds::{
+    Activation, Experts, FeedForward, Grid, NormKind, NormPlace, Origin, Positions, Scoring, Shift,
+    Visibility,
+};
 
 /// The block length of a block-causal model that names none.
 const DEFAULT_BLOCK: usize = 32;
@@ -44,8 +47,24 @@ pub struct Spec {
     pub ffn: usize,
     /// What the other layers have in its place.
     pub experts: Option<Experts>,
-    /// RMSNorm epsilon.
+    /// The function inside dense layers.
+    pub activation: Activation,
+    /// How rows are normalised.
+    pub norm: NormKind,
+    /// Where the norms stand.
+    pub norm_place: NormPlace,
+    /// The norms' epsilon.
     pub eps: f32,
+    /// How a row knows its position.
+    pub positions: Positions,
+    /// Rows of the table of token types, the first of which every token has; 0 is no table.
+    pub token_types: usize,
+    /// Width of the embedding tables where they have one of their own; a map brings it to that of the stream.
+    pub table: Option<usize>,
+    /// One block's weights serve all layers.
+    pub shared_layers: bool,
+    /// A map, the activation and a norm stand before the head, a bias behind it.
+    pub head_transform: bool,
     /// Base of the rotary embedding.
     pub rope_theta: f64,
     /// Leading dimensions of a head that rotate; the rest passes unchanged.
@@ -58,6 +77,8 @@ pub struct Spec {
     pub tied: bool,
     /// Query, key and value projections carry a bias.
     pub qkv_bias: bool,
+    /// The map from the heads back into the stream carries one.
+    pub output_bias: bool,
     /// They are one tensor, rows in this order.
     pub fused_qkv: bool,
     /// Who sees whom.
@@ -109,13 +130,22 @@ impl Spec {
             head_dim: 2,
             ffn: 1,
             experts: None,
+            activation: Activation::SiluGate,
+            norm: NormKind::Rms,
+            norm_place: NormPlace::Before,
             eps: 1e-6,
+            positions: Positions::Rotary,
+            token_types: 0,
+            table: None,
+            shared_layers: false,
+            head_transform: false,
             rope_theta: 1e4,
             rotary: 2,
             qk_norm: false,
             max_positions: 1,
             tied: false,
             qkv_bias: false,
+            output_bias: false,
             fused_qkv: false,
             attention: Visibility::Full,
             block: None,
@@ -166,8 +196,19 @@ impl Spec {
     pub fn feed_forward(&self, layer: usize) -> FeedForward<'_> {
         match &self.experts {
             Some(experts) if experts.layers.get(layer) == Some(&true) => FeedForward::Experts(experts),
-            _ => FeedForward::Dense(self.ffn),
+            _ if self.activation == Activation::SiluGate => FeedForward::Dense(self.ffn),
+            _ => FeedForward::Plain(self.ffn),
         }
+    }
+
+    /// Width of the embedding tables.
+    pub fn table_width(&self) -> usize {
+        self.table.unwrap_or(self.hidden)
+    }
+
+    /// Blocks that a checkpoint holds.
+    pub fn stored_layers(&self) -> usize {
+        if self.shared_layers { 1 } else { self.layers }
     }
 
     /// The row whose hidden state predicts the token at `position`.
@@ -214,7 +255,9 @@ impl Spec {
             ("head dimension", self.head_dim, 1 << 12),
             ("intermediate_size", self.ffn, 1 << 20),
             ("max_position_embeddings", self.max_positions, 1 << 26),
+            ("embedding_size", self.table_width(), 1 << 17),
             ("block length", self.block.unwrap_or(1), 1 << 20),
+            ("type_vocab_size", self.token_types.max(1), 1 << 16),
         ];
         if let Some((what, value, limit)) = limits.into_iter().find(|&(_, v, limit)| v == 0 || v > limit) {
             return Some((what, format!("{value} is not between 1 and {limit}")));
@@ -223,7 +266,8 @@ impl Spec {
             let problem = format!("{} does not divide the {} attention heads", self.kv_heads, self.heads);
             return Some(("number of key/value heads", problem));
         }
-        if !self.rotary.is_multiple_of(2) || self.rotary == 0 || self.rotary > self.head_dim {
+        let rotates = self.positions == Positions::Rotary;
+        if rotates && (!self.rotary.is_multiple_of(2) || self.rotary == 0 || self.rotary > self.head_dim) {
             let problem = format!(
                 "{} of {} dimensions rotate; rotary embeddings need pairs within a head",
                 self.rotary, self.head_dim
@@ -231,13 +275,21 @@ impl Spec {
             return Some(("head dimension", problem));
         }
         if !(self.eps > 0.0 && self.eps < 1.0) {
-            return Some(("rms_norm_eps", format!("{} is not between 0 and 1", self.eps)));
+            return Some((self.eps_field(), format!("{} is not between 0 and 1", self.eps)));
         }
         if !(self.rope_theta >= 1.0 && self.rope_theta.is_finite()) {
             return Some(("rope_theta", format!("{} is not a finite number ≥ 1", self.rope_theta)));
         }
         let experts = self.experts.as_ref().and_then(|experts| experts.problem(self.layers));
         experts.or_else(|| self.stray_id())
+    }
+
+    /// How a config names the norms' epsilon.
+    fn eps_field(&self) -> &'static str {
+        match self.norm {
+            NormKind::Rms => "rms_norm_eps",
+            NormKind::Layer => "layer_norm_eps",
+        }
     }
 
     /// A special id that is not in the vocabulary.

@@ -10,7 +10,7 @@ use crate::arch;
 use crate::checkpoint::digest::{Content, digest};
 use crate::checkpoint::quantized::{Packing, packed_name, scale_name};
 use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized, Store};
-use crate::config::Spec;
+use crate::config::{Activation, Spec};
 use crate::error::{Error, Result};
 use crate::gguf::{self, Gguf};
 use crate::layer::{Embedding, Linear, Parameter, Parameters, Use, role};
@@ -108,7 +108,9 @@ impl Transformer {
     pub fn from_store(spec: Spec, store: &Store, options: &LoadOptions) -> Result<Self> {
         let parameters = arch::parameters(&spec)?;
         let mut used: Vec<String> = parameters.iter().flat_map(stored_names).collect();
-        used.extend(store.names().filter(|n| TOLERATED.iter().any(|t| n.contains(t))).map(str::to_owned));
+        let unread = arch::of(&spec)?.facts.unread;
+        let left = |name: &&str| TOLERATED.iter().chain(unread).any(|part| name.contains(part));
+        used.extend(store.names().filter(left).map(str::to_owned));
         store.unused(&used)?;
         let norm = match parameters.iter().find(|p| p.role == role::NORM) {
             Some(norm) => store.tensor_shaped(&norm.tensor(), &norm.shape)?.to_f32(),
@@ -133,8 +135,12 @@ impl Store {
 
 /// Everything besides the weights that a model's numbers depend on.
 pub(crate) fn about(spec: &Spec) -> String {
+    let activation = match spec.activation {
+        Activation::SiluGate => String::new(),
+        other => format!(" {other:?}"),
+    };
     format!(
-        "{} {} {} {} {} {} {} {} {:?} {:?} {}",
+        "{} {} {} {} {} {} {} {} {:?} {:?} {}{activation}",
         spec.architecture,
         spec.vocab,
         spec.hidden,

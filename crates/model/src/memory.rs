@@ -70,6 +70,7 @@ pub fn estimate(
     let stream = 4 * spec.hidden + 2 * spec.q_width() + 2 * spec.kv_width();
     let inner = |layer| match spec.feed_forward(layer) {
         FeedForward::Dense(width) => 3 * width,
+        FeedForward::Plain(width) => 2 * width,
         // The outputs of a row's experts are added when all of them are there.
         FeedForward::Experts(e) => e.chosen * spec.hidden + 3 * (e.chosen * e.width).max(e.shared),
     };

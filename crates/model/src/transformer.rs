@@ -1,4 +1,4 @@
-//! The one Transformer: pre-norm blocks of attention and a feed-forward half, driven by a [`Spec`]. It decodes (weights
+//! The one Transformer: blocks of attention and a feed-forward half, driven by a [`Spec`]. It decodes (weights
 //! mapped from the file) and trains (weights in differentiable tensors) with the same code.
 
 mod pack;
@@ -12,11 +12,9 @@ use demask_kernels::Segment;
 use crate::arch;
 use crate::backbone::{self, AS_STORED, Backbone, Pass, Query, Rows};
 use crate::checkpoint::Bytes;
-use crate::config::Spec;
+use crate::config::{NormPlace, Spec};
 use crate::error::Result;
-use crate::layer::{
-    Attention, Block, Embedding, Linear, Parameters, Place, RmsNorm, ShadowKeys, Watch, residual, role,
-};
+use crate::layer::{Attention, Block, Head, Input, Norm, Parameters, Place, ShadowKeys, Watch, role};
 use crate::memory;
 
 pub use pack::Packed;
@@ -27,10 +25,12 @@ use session::{Keys, Session, Uncached};
 pub struct Transformer {
     spec: Spec,
     device: Device,
-    embed: Embedding,
+    input: Input,
+    /// As many as the checkpoint holds: one where all layers share it.
     blocks: Vec<Block>,
-    norm: RmsNorm,
-    head: Linear,
+    /// The norm behind the last block, where norms stand before the halves.
+    norm: Option<Norm>,
+    head: Head,
     fingerprint: String,
     /// What it was loaded from; see [`Provenance`].
     provenance: Provenance,
@@ -55,20 +55,23 @@ impl Transformer {
         let names = arch::of(&spec)?.names;
         let outside = Place { names, layer: None };
         let inside = |layer| Place { names, layer: Some(layer) };
-        let embed = from.embedding(&Embedding::parameter(&spec, &outside)?)?;
-        let blocks = (0..spec.layers).map(|i| Block::load(&spec, i, &inside(i), from));
+        let input = Input::load(&spec, &outside, from)?;
+        let blocks = (0..spec.stored_layers()).map(|i| Block::load(&spec, i, &inside(i), from));
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
-        let norm = RmsNorm::new(from.vector(&outside.scale(role::NORM, spec.hidden)?)?, spec.eps);
-        let head = from.linear(&Embedding::head(&spec, &outside)?)?;
+        let norm = match spec.norm_place {
+            NormPlace::Before => Some(Norm::load(&spec, role::NORM, spec.hidden, &outside, from)?),
+            NormPlace::Behind => None,
+        };
+        let head = Head::load(&spec, &outside, from)?;
         let mut largest = 0;
-        for layer in 0..spec.layers {
+        for layer in 0..spec.stored_layers() {
             let maps = Block::parameters(&spec, layer, &inside(layer))?;
             let maps = maps.iter().filter(|p| p.shape.len() == 2);
             largest = largest.max(maps.map(|p| p.shape.iter().product::<usize>()).sum());
         }
         let small = device.is_cpu() && largest <= memory::SMALL_LAYER;
         let provenance = Provenance::default();
-        Ok(Self { spec, device, embed, blocks, norm, head, fingerprint, provenance, small })
+        Ok(Self { spec, device, input, blocks, norm, head, fingerprint, provenance, small })
     }
 
     /// The same, knowing where its weights come from.
@@ -80,9 +83,9 @@ impl Transformer {
     /// when the parameters are.
     pub fn hidden(&self, packed: &Packed, rows: Option<&[u32]>) -> Result<Tensor> {
         let wanted = rows.map(|rows| select(packed, rows));
-        let x = self.embed.forward(&packed.tokens, &self.device)?;
+        let x = self.input.forward(&packed.tokens, &packed.positions, &self.device)?;
         let x = self.run(x, packed, wanted.as_ref(), &mut Uncached, &mut ())?;
-        Ok(self.norm.forward(&x)?)
+        self.normed(x)
     }
 
     /// The rows that enter the first layer `[rows, d]`.
@@ -92,7 +95,14 @@ impl Transformer {
 
     /// Logits of hidden rows `[rows, V]`, unshifted. Differentiable when the parameters are.
     pub fn head(&self, hidden: &Tensor) -> Result<Tensor> {
-        Ok(self.head.forward(hidden)?)
+        self.head.forward(hidden)
+    }
+
+    fn normed(&self, x: Tensor) -> Result<Tensor> {
+        Ok(match &self.norm {
+            Some(norm) => norm.forward(&x)?,
+            None => x,
+        })
     }
 
     /// Makes these ids end a response too, after those of the config.
@@ -125,14 +135,14 @@ impl Transformer {
         rows.extend((real..packed.tokens.len()).map(|row| row as u32));
         let whole = batch.iter().any(|q| q.attention_layers > 0) || rows.is_empty();
         let wanted = (!whole).then(|| select(&packed, &rows));
-        let x = self.embed.forward(&packed.tokens, &self.device)?;
-        let mut session = Session::new(batch, placed, self.blocks.len());
+        let x = self.input.forward(&packed.tokens, &packed.positions, &self.device)?;
+        let mut session = Session::new(batch, placed, self.spec.layers);
         let mut x = self.run(x, &packed, wanted.as_ref(), &mut session, watch)?;
         let (batch, placed, maps) = session.finish();
         if whole && !rows.is_empty() {
             x = x.index_select(&Tensor::new(rows.as_slice(), &self.device)?, 0)?;
         }
-        let hidden = if rows.is_empty() { Rows::default() } else { to_rows(&self.norm.forward(&x)?)? };
+        let hidden = if rows.is_empty() { Rows::default() } else { to_rows(&self.normed(x)?)? };
         let mut passes = Vec::with_capacity(batch.len());
         let mut start = 0;
         for (((query, need), placed), map) in batch.iter().zip(&needs).zip(&placed).zip(maps) {
@@ -161,8 +171,8 @@ impl Transformer {
         keys: &mut dyn Keys,
         watch: &mut dyn Watch,
     ) -> Result<Tensor> {
-        let last = self.blocks.len() - 1;
-        for layer in 0..self.blocks.len() {
+        let last = self.spec.layers - 1;
+        for layer in 0..self.spec.layers {
             let wanted = wanted.filter(|_| layer == last);
             x = self.block(layer, &x, packed, wanted, keys, watch)?;
         }
@@ -179,8 +189,8 @@ impl Transformer {
         watch: &mut dyn Watch,
     ) -> Result<Tensor> {
         let Spec { heads, kv_heads, head_dim, .. } = self.spec;
-        let block = &self.blocks[layer];
-        let normed = block.attn_norm.forward(x)?;
+        let block = &self.blocks[if self.spec.shared_layers { 0 } else { layer }];
+        let normed = block.attention_input(x)?;
         // In the last layer only the wanted rows need queries and a feed-forward half.
         let (x, [q, k, v], segments) = match wanted {
             None => (x.clone(), block.projections.all(&normed, &packed.positions)?, &packed.segments),
@@ -195,9 +205,8 @@ impl Transformer {
         let attention = Attention { heads, kv_heads, head_dim };
         let attended =
             keys.attend(layer, &attention, &Asked { q, k, v, segments, shadows: &packed.shadows })?;
-        let x = residual(&x, &block.projections.output(&attended)?)?;
-        let ffn = block.feed_forward(&x, layer, watch)?;
-        Ok(residual(&x, &ffn)?)
+        let x = block.after_attention(&x, &attended)?;
+        block.after_feed_forward(&x, layer, watch)
     }
 
     /// Rows of the canvas that somebody wants, ascending.

@@ -2,8 +2,10 @@
 
 pub(crate) mod add;
 pub(crate) mod attention;
+pub(crate) mod gelu;
 pub(crate) mod gemm;
 pub(crate) mod gemm_quantized;
+pub(crate) mod layer_norm;
 pub(crate) mod matmul;
 pub(crate) mod peak;
 pub(crate) mod quantize;

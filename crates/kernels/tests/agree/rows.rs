@@ -1,7 +1,8 @@
 //! Row and element operations: normalisation, rotary embedding, gate, softmax statistics, total variation.
 
 use demask_kernels::{
-    Isa, rms_norm, rms_norm_backward, rope, silu_gate, silu_gate_backward, softmax_stats, total_variation,
+    Isa, Pointwise, layer_norm, pointwise, rms_norm, rms_norm_backward, rope, silu_gate, silu_gate_backward,
+    softmax_stats, total_variation,
 };
 use proptest::prelude::*;
 
@@ -32,6 +33,38 @@ proptest! {
             rms_norm(&x, &weight, EPS, &mut out);
             near(&out, &expected, 2e-6)
         }), Ok(()));
+    }
+
+    #[test]
+    fn layer_norm_agrees(rows in 0usize..9, width in 1usize..300, far in -3f32..3.0, seed: u64) {
+        // Rows away from zero: a variance about zero would drown in the mean.
+        let x: Vec<f32> = noise(rows * width, seed).iter().map(|x| x + far).collect();
+        let (weight, bias) = (noise(width, seed ^ 1), noise(width, seed ^ 2));
+        let expected = naive::layer_norm(&wide(&x), &wide(&weight), &wide(&bias), 1e-3);
+        prop_assert_eq!(all(|| {
+            let mut out = vec![f32::NAN; x.len()];
+            layer_norm(&x, &weight, &bias, 1e-3, &mut out);
+            near(&out, &expected, 2e-5)
+        }), Ok(()));
+    }
+
+    #[test]
+    fn functions_of_one_number_agree(len in 0usize..200, seed: u64) {
+        let x: Vec<f32> = noise(len, seed).iter().map(|x| x * 6.0).collect();
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        let exact = |which: Pointwise, x: f64| match which {
+            Pointwise::Gelu => 0.5 * x * (1.0 + naive::erf(x / 2f64.sqrt())),
+            Pointwise::GeluTanh => 0.5 * x * (1.0 + (root * (x + 0.044715 * x.powi(3))).tanh()),
+            Pointwise::Relu => x.max(0.0),
+        };
+        for which in [Pointwise::Gelu, Pointwise::GeluTanh, Pointwise::Relu] {
+            let expected: Vec<f64> = x.iter().map(|&x| exact(which, f64::from(x))).collect();
+            prop_assert_eq!(all(|| {
+                let mut out = x.clone();
+                pointwise(which, &mut out);
+                near(&out, &expected, 1e-6)
+            }), Ok(()));
+        }
     }
 
     #[test]

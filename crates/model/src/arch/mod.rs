@@ -1,11 +1,13 @@
 //! Families as data: each file maps one family's `config.json` fields to a [`Spec`] and names its tensors. The layers
 //! themselves are written once, in `layer`, and put together in `transformer.rs`.
 
-use crate::config::{Fields, Origin, Shift, Spec, Visibility};
+use crate::config::{Fields, NormPlace, Origin, Shift, Spec, Visibility};
 use crate::error::{Error, Result};
-use crate::layer::{Block, Embedding, Names, Parameter, Place, role};
+use crate::layer::{Block, Head, Input, Names, Norm, Parameter, Place, role};
 
 mod a2d;
+mod albert;
+mod bert;
 mod dream;
 mod fast_dllm;
 mod hub;
@@ -55,6 +57,12 @@ pub struct Facts {
     pub mask: Option<u32>,
     /// Its GGUF files store the rows of queries and keys for a rotation of neighbouring pairs.
     pub gguf_pairs: bool,
+    /// Whether it has a GGUF form: its own or that of another program.
+    pub gguf: bool,
+    /// Parts of the names of tensors that its checkpoints hold and nothing here reads.
+    pub unread: &'static [&'static str],
+    /// Fields of its config that every other family refuses and its own file judges.
+    pub judges: &'static [&'static str],
 }
 
 impl Facts {
@@ -69,13 +77,16 @@ impl Facts {
         qkv_bias: false,
         mask: None,
         gguf_pairs: false,
+        gguf: true,
+        unread: &[],
+        judges: &[],
     };
 }
 
 impl Architecture {
     /// The `Spec` that a `config.json` of this family describes.
     pub fn spec(&self, fields: &Fields<'_>) -> Result<Spec> {
-        refuse::common(fields)?;
+        refuse::common(fields, self.facts.judges)?;
         (self.spec)(fields)
     }
 }
@@ -93,6 +104,8 @@ const ALL: &[Architecture] = &[
     fast_dllm::FAST_DLLM,
     rnd1::RND1,
     qwen2::QWEN2,
+    bert::BERT,
+    albert::ALBERT,
 ];
 
 /// Chooses the family by the first entry of `architectures`, else by `model_type`: LLaDA-MoE has the `model_type` of
@@ -122,6 +135,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|a| a.name)
 }
 
+/// Whether models of this family can lie in a GGUF file.
+pub fn has_gguf(name: &str) -> bool {
+    by_name(name).is_some_and(|family| family.facts.gguf)
+}
+
 /// The family of a `Spec`, which must be one of a checkpoint.
 pub fn of(spec: &Spec) -> Result<&'static Architecture> {
     by_name(spec.architecture)
@@ -132,14 +150,14 @@ pub fn of(spec: &Spec) -> Result<&'static Architecture> {
 pub fn parameters(spec: &Spec) -> Result<Vec<Parameter>> {
     let names = of(spec)?.names;
     let outside = Place { names, layer: None };
-    let mut all = vec![Embedding::parameter(spec, &outside)?];
-    for layer in 0..spec.layers {
+    let mut all = Input::parameters(spec, &outside)?;
+    for layer in 0..spec.stored_layers() {
         all.extend(Block::parameters(spec, layer, &Place { names, layer: Some(layer) })?);
     }
-    all.push(outside.scale(role::NORM, spec.hidden)?);
-    if !spec.tied {
-        all.push(Embedding::head(spec, &outside)?);
+    if spec.norm_place == NormPlace::Before {
+        all.extend(Norm::parameters(spec, role::NORM, spec.hidden, &outside)?);
     }
+    all.extend(Head::parameters(spec, &outside)?);
     Ok(all)
 }
 

@@ -48,12 +48,12 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("position_embedding_type", &["rope", "rotary"]),
 ];
 
-/// Refuses what no family here knows.
-pub(super) fn common(fields: &Fields<'_>) -> Result<()> {
+/// Refuses what no family here knows, but for the fields that a family judges itself.
+pub(super) fn common(fields: &Fields<'_>, judged: &[&str]) -> Result<()> {
     unless_false(fields, FLAGS)?;
     unless_absent(fields, VALUES)?;
     unless_one(fields, FACTORS)?;
-    for &(field, known) in CHOICES {
+    for &(field, known) in CHOICES.iter().filter(|(field, _)| !judged.contains(field)) {
         unless_one_of(fields, field, known)?;
     }
     for field in ["rope_scaling", "rope_parameters"] {

@@ -1,6 +1,6 @@
 //! Typed access to the fields of a `config.json`, with errors that name file and field.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -22,6 +22,8 @@ pub(super) struct Beside {
     pub(super) mask: Option<u32>,
     /// Ends of a response that `generation_config.json` names.
     pub(super) eos: Vec<u32>,
+    /// Where they lie.
+    folder: Option<PathBuf>,
 }
 
 impl<'a> Fields<'a> {
@@ -101,6 +103,14 @@ impl<'a> Fields<'a> {
         Ok(SpecialIds { mask, eos, pad: first("pad_token_id")?, bos: first("bos_token_id")? })
     }
 
+    /// The id that the `tokenizer.json` beside the config gives a special token.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        let text = files::read(&self.beside.folder.as_ref()?.join("tokenizer.json")).ok()?;
+        let tokenizer: Value = serde_json::from_slice(&text).ok()?;
+        let added = tokenizer["added_tokens"].as_array()?;
+        id_of(&added.iter().find(|added| added["content"] == token)?["id"])
+    }
+
     /// An error about this file.
     pub fn bad(&self, field: &str, problem: String) -> Error {
         Error::Config { path: self.path.to_owned(), field: field.to_owned(), problem }
@@ -123,7 +133,7 @@ impl Beside {
             one => id_of(one).into_iter().collect(),
         });
         let settings = json("tokenizer_config.json").unwrap_or_default();
-        Self { mask: mask_of(&settings), eos: eos.unwrap_or_default() }
+        Self { mask: mask_of(&settings), eos: eos.unwrap_or_default(), folder: Some(folder.to_owned()) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a [`Spec`](super::Spec) says about a layer beyond its sizes: who sees whom, which row predicts a position,
-//! and how a block's feed-forward half is made.
+//! where norms stand, and how a block's feed-forward half is made.
+
+use demask_kernels::Pointwise;
 
 /// Who sees whom in attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,11 +81,65 @@ impl Grid {
     }
 }
 
+/// How rows are normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NormKind {
+    /// RMSNorm.
+    Rms,
+    /// LayerNorm, with a bias.
+    Layer,
+}
+
+/// Where the norms of a block stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NormPlace {
+    /// Before each half, and once more behind the last block.
+    Before,
+    /// Behind each residual sum.
+    Behind,
+}
+
+/// How a row knows its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Positions {
+    /// Queries and keys are rotated by it.
+    Rotary,
+    /// A learned row is added to the token's.
+    Learned,
+}
+
+/// The function inside a feed-forward half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `silu(gate(x)) · up(x)`.
+    SiluGate,
+    /// GELU with the error function.
+    Gelu,
+    /// GELU with a hyperbolic tangent.
+    GeluTanh,
+    /// The rectifier.
+    Relu,
+}
+
+impl Activation {
+    /// As a function of one number; a gated unit is none.
+    pub(crate) fn pointwise(self) -> Option<Pointwise> {
+        match self {
+            Self::SiluGate => None,
+            Self::Gelu => Some(Pointwise::Gelu),
+            Self::GeluTanh => Some(Pointwise::GeluTanh),
+            Self::Relu => Some(Pointwise::Relu),
+        }
+    }
+}
+
 /// The feed-forward half of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FeedForward<'a> {
     /// A gated MLP of this inner width, run by every row.
     Dense(usize),
+    /// The same without a gate.
+    Plain(usize),
     /// Many small ones, of which a row runs a few.
     Experts(&'a Experts),
 }

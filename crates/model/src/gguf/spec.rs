@@ -21,8 +21,8 @@ impl Gguf {
     /// The shape its metadata describe, through the same checks as a `config.json`.
     pub fn spec(&self) -> Result<Spec> {
         let name = self.text("general.architecture").unwrap_or("none");
-        let family = arch::by_name(name).ok_or_else(|| {
-            let known: Vec<_> = arch::names().collect();
+        let family = arch::by_name(name).filter(|family| family.facts.gguf).ok_or_else(|| {
+            let known: Vec<_> = arch::names().filter(|name| arch::has_gguf(name)).collect();
             self.bad(format!("its architecture is {name}; this engine runs {}", known.join(", ")))
         })?;
         if let Some(kind) = self.text(&format!("{name}.rope.scaling.type")).filter(|k| *k != "none") {

@@ -74,6 +74,11 @@ pub fn write(
     vocabulary: &Vocabulary,
     tensor: &mut Values<'_>,
 ) -> Result<()> {
+    if !arch::has_gguf(spec.architecture) {
+        let problem =
+            format!("{} models have no GGUF form here; keep the checkpoint folder", spec.architecture);
+        return Err(Error::Query(problem));
+    }
     let parameters = arch::parameters(spec)?;
     let mut tensors = Vec::new();
     let mut rest = parameters.as_slice();

@@ -36,12 +36,12 @@ pub trait Table: std::fmt::Debug + Send + Sync {
 impl Embedding {
     /// The table.
     pub fn parameter(spec: &Spec, place: &Place) -> Loaded<Parameter> {
-        place.parameter(EMBED, &[spec.vocab, spec.hidden], Use::Table { tied: spec.tied }, None)
+        place.parameter(EMBED, &[spec.vocab, spec.table_width()], Use::Table { tied: spec.tied }, None)
     }
 
     /// The output head: a map of its own, or the table used as one.
     pub fn head(spec: &Spec, place: &Place) -> Loaded<Parameter> {
-        place.map(if spec.tied { EMBED } else { HEAD }, [spec.vocab, spec.hidden], false)
+        place.map(if spec.tied { EMBED } else { HEAD }, [spec.vocab, spec.table_width()], false)
     }
 
     /// `[tokens.len(), d]`; every token must be inside the vocabulary.

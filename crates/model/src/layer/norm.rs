@@ -1,13 +1,60 @@
-//! RMSNorm: `x · w / √(mean(x²) + ε)` over the last dimension.
+//! The norms of a model: RMSNorm, `x · w / √(mean(x²) + ε)` over the last dimension, or LayerNorm, which has a file of its own.
 
 use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
-use super::parameter::Role;
+use super::LayerNorm;
+use super::parameter::{Parameter, Parameters, Place, Role, Use};
+use crate::config::{NormKind, Spec};
+use crate::error::Result as Loaded;
 use crate::layer::cpu;
 
 /// The norm after the last block.
 pub const NORM: Role = Role("output_norm");
+
+/// A normalisation of rows.
+#[derive(Debug, Clone)]
+pub enum Norm {
+    /// By the root of the mean square.
+    Rms(RmsNorm),
+    /// About the mean.
+    Layer(LayerNorm),
+}
+
+impl Norm {
+    /// Its parameters, in the order of a checkpoint.
+    pub fn parameters(spec: &Spec, role: Role, width: usize, place: &Place) -> Loaded<Vec<Parameter>> {
+        let mut all = vec![place.scale(role, width)?];
+        if spec.norm == NormKind::Layer {
+            all.push(place.parameter(role, &[width], Use::Bias, None)?);
+        }
+        Ok(all)
+    }
+
+    /// Made of its parameters.
+    pub fn load(
+        spec: &Spec,
+        role: Role,
+        width: usize,
+        place: &Place,
+        from: &mut dyn Parameters,
+    ) -> Loaded<Self> {
+        let all = Self::parameters(spec, role, width, place)?;
+        let scale = from.vector(&all[0])?;
+        Ok(match all.get(1) {
+            None => Self::Rms(RmsNorm::new(scale, spec.eps)),
+            Some(bias) => Self::Layer(LayerNorm::new(scale, from.vector(bias)?, spec.eps)),
+        })
+    }
+
+    /// Normalises each row of `x` `[rows, d]`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Rms(norm) => norm.forward(x),
+            Self::Layer(norm) => norm.forward(x),
+        }
+    }
+}
 
 /// A normalisation with its learned scale.
 #[derive(Debug, Clone)]

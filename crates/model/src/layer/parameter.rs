@@ -46,6 +46,8 @@ pub enum Use {
     Exact,
     /// A vector: the scale of a norm.
     Scale,
+    /// A vector: the bias of a norm.
+    Bias,
     /// A vector that is added, stored under its bare name.
     Added,
 }
@@ -72,6 +74,7 @@ impl Parameter {
     pub fn tensor(&self) -> String {
         match self.kind {
             Use::Added => self.name.clone(),
+            Use::Bias => format!("{}.bias", self.name),
             _ => format!("{}.weight", self.name),
         }
     }
@@ -97,7 +100,11 @@ impl Parameter {
 
     /// Name of its tensor in a GGUF file.
     pub fn gguf_tensor(&self) -> String {
-        format!("{}.{}", self.gguf(), if self.kind == Use::Added { "bias" } else { "weight" })
+        format!(
+            "{}.{}",
+            self.gguf(),
+            if matches!(self.kind, Use::Added | Use::Bias) { "bias" } else { "weight" }
+        )
     }
 
     /// Whether it is multiplied by and may be stored as bytes.

@@ -7,7 +7,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::parameter::{Parameter, Parameters, Place, Role};
 use super::{Linear, RmsNorm, Rope};
-use crate::config::Spec;
+use crate::config::{Positions, Spec};
 use crate::error::Result;
 
 /// Queries.
@@ -33,7 +33,9 @@ pub struct Projections {
     v: Linear,
     o: Linear,
     norms: Option<[RmsNorm; 2]>,
-    rope: Rope,
+    head_dim: usize,
+    /// None where positions are in the stream itself.
+    rope: Option<Rope>,
 }
 
 impl Projections {
@@ -49,7 +51,7 @@ impl Projections {
             all.push(place.scale(Q_NORM, spec.head_dim)?);
             all.push(place.scale(K_NORM, spec.head_dim)?);
         }
-        all.push(place.map(O, [d, q], false)?);
+        all.push(place.map(O, [d, q], spec.output_bias)?);
         Ok(all)
     }
 
@@ -72,7 +74,8 @@ impl Projections {
             None
         };
         let rope = Rope { head_dim: spec.head_dim, rotary: spec.rotary, theta: spec.rope_theta };
-        Ok(Self { q, k, v, o: from.linear(next())?, norms, rope })
+        let rope = (spec.positions == Positions::Rotary).then_some(rope);
+        Ok(Self { q, k, v, o: from.linear(next())?, norms, head_dim: spec.head_dim, rope })
     }
 
     /// Queries of some rows `[rows, heads·dim]`, rotated.
@@ -102,10 +105,13 @@ impl Projections {
             None => x,
             Some(norms) => {
                 let (rows, width) = x.dims2()?;
-                let heads = x.reshape((rows * width / self.rope.head_dim, self.rope.head_dim))?;
+                let heads = x.reshape((rows * width / self.head_dim, self.head_dim))?;
                 norms[which].forward(&heads)?.reshape((rows, width))?
             }
         };
-        self.rope.forward(&x, positions)
+        match &self.rope {
+            Some(rope) => rope.forward(&x, positions),
+            None => Ok(x),
+        }
     }
 }

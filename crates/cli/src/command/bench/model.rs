@@ -118,6 +118,7 @@ pub(super) fn operations(spec: &Spec, canvases: &[Canvas]) -> f64 {
     let keys = 2.0 * d * 2.0 * kv;
     let ffn = |layer| match spec.feed_forward(layer) {
         FeedForward::Dense(width) => 3.0 * d * width as f64,
+        FeedForward::Plain(width) => 2.0 * d * width as f64,
         FeedForward::Experts(e) => d * (e.count + 3 * (e.chosen * e.width + e.shared)) as f64,
     };
     let rest = |layer| 2.0 * (d * q + q * d + ffn(layer));

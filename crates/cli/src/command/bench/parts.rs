@@ -65,7 +65,7 @@ impl Parts {
     /// Runs a phase once.
     pub(super) fn run(&self, phase: usize, on: &Inputs) -> Result<()> {
         let out = match PHASES[phase] {
-            "norm" => self.block.attn_norm.forward(&on.x)?,
+            "norm" => self.block.attention_input(&on.x)?,
             "qkv" => {
                 let [q, _, _] = self.block.projections.all(&on.x, &on.positions)?;
                 q

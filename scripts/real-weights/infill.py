@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Infilling quality against forward passes, on real sequences and real weights.
+
+    infill.py DEMASK MODEL SEQUENCES --out FILE [--share 0.3] [--skip N] [--limit N] [--strategies a,b;c]
+
+A share of the tokens of every sequence is masked (seeded by its number); `demask serve` fills them in with each strategy.
+Told of each: forward passes per sequence, tokens decided per pass, how many of the held-out tokens came back, and the mean
+pseudo-log-likelihood of the tokens that were filled in: log p of each when it alone is masked, by transformers' forward.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from common import Theirs, mask_some, read_lines
+
+STRATEGIES = [
+    "entropy:k=1", "threshold:threshold=0.9", "threshold:threshold=0.7", "threshold:threshold=0.5",
+    "eb:gamma=0.05", "eb:gamma=0.2", "eb:gamma=0.8",
+    "demask:tau=0.01,gamma=0", "demask:tau=0.04,gamma=0", "demask:tau=0.1,gamma=0", "demask:tau=0.3,gamma=0",
+]
+
+
+class Server:
+    """`demask serve` on a free port."""
+
+    def __init__(self, program, model, extra):
+        command = [program, "serve", "--port", "0", "--model", model, *extra]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            found = re.search(r"API (http://\S+)", line)
+            if found:
+                self.address = found.group(1)
+                return
+        sys.exit(f"{program} serve did not start")
+
+    def fill(self, tokens, strategy):
+        body = {"tokens": tokens, "strategy": strategy, "temperature": 0, "eos": "none", "seed": 0}
+        request = urllib.request.Request(f"{self.address}/infill", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        answer = json.load(urllib.request.urlopen(request))
+        return answer["token_ids"], answer["demask"]
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demask")
+    parser.add_argument("model")
+    parser.add_argument("sequences")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--share", type=float, default=0.3)
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--limit", type=int, default=60)
+    parser.add_argument("--longest", type=int, default=160)
+    parser.add_argument("--strategies", default=";".join(STRATEGIES))
+    parser.add_argument("--predictor")
+    args = parser.parse_args()
+    theirs = Theirs(args.model)
+    lines = read_lines(args.sequences)[args.skip:]
+    canvases = []
+    for number, ids in enumerate(map(theirs.encode, lines)):
+        if ids is None or len(ids) > args.longest or len(canvases) == args.limit:
+            continue
+        canvases.append((ids, *mask_some(ids, theirs.mask, args.share, number)))
+    masked = sum(len(positions) for _, _, positions in canvases)
+    print(f"{len(canvases)} sequences, {masked} tokens masked")
+    server = Server(args.demask, args.model, ["--predictor", args.predictor] if args.predictor else [])
+    known, rows = {}, []
+
+    def likelihood(ids, positions):
+        key = (tuple(ids), tuple(positions))
+        if key not in known:
+            known[key] = theirs.pseudo_log_likelihood(ids, positions)
+        return known[key]
+
+    original = sum(likelihood(ids, positions) for ids, _, positions in canvases)
+    print(f"the held-out originals: {original / masked:.3f} per token")
+    try:
+        for strategy in args.strategies.split(";"):
+            with ThreadPoolExecutor(8) as pool:
+                answers = list(pool.map(lambda canvas: server.fill(canvas[1], strategy), canvases))
+            passes = sum(cost["forwards"] for _, cost in answers)
+            same = total = 0
+            for (ids, _, positions), (filled, _) in zip(canvases, answers):
+                same += sum(filled[position] == ids[position] for position in positions)
+                total += likelihood(filled, positions)
+            row = {"strategy": strategy, "passes": passes / len(canvases), "per_pass": masked / passes,
+                   "agreement": same / masked, "pll": total / masked}
+            rows.append(row)
+            print("{strategy:28} {passes:6.2f} passes  {per_pass:5.2f} tokens/pass  agreement {agreement:.4f}  "
+                  "PLL {pll:.4f}".format(**row), flush=True)
+    finally:
+        server.close()
+    about = {"model": Path(args.model).name, "sequences": len(canvases), "masked": masked, "share": args.share,
+             "original_pll": original / masked, "rows": rows}
+    Path(args.out).write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

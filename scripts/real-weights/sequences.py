@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Makes what the measurements read of lists of real sequences.
+
+    sequences.py reactions CSV OUT      examples/example_rxns.csv of the repository rxn4chemistry/rxnmapper (MIT; patents)
+    sequences.py antibodies CSV OUT     heavy chains of Boughter et al., eLife 2020 (VH_only_boughter.csv of the repository
+                                        The-Obstacle-Is-The-Way/antibody_training_pipeline_ESM)
+    sequences.py wheel WHEEL OUT        the reactions in the tests of the rxnmapper wheel: few, enough for a try
+    sequences.py split LINES FOLDER N   FOLDER/train.jsonl (all but the last N lines) and FOLDER/held-out.txt
+
+The lists are not copied into this repository. A line is one sequence; in a .jsonl the prompt is [CLS] (of a reaction, with
+`--given`, everything up to >>) and the response the rest with [SEP].
+"""
+
+import csv
+import json
+import random
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+
+def reactions(path):
+    with open(path, newline="") as file:
+        return [row["rxn"] for row in csv.DictReader(file)]
+
+
+def antibodies(path):
+    """The cells of a table that are whole variable domains of the twenty residues."""
+    with open(path, newline="") as file:
+        rows = csv.reader(line for line in file if not line.startswith("#"))
+        return [cell for row in rows for cell in row if re.fullmatch("[ACDEFGHIKLMNPQRSTVWY]{90,150}", cell)]
+
+
+def wheel(path):
+    archive = zipfile.ZipFile(path)
+    text = archive.read("tests/test_mapper.py").decode()
+    quoted = re.findall(r"\"([^\"\s]+>>[^\"\s]+)\"", text)
+    return [reaction for reaction in quoted if not re.search(r":\d", reaction)]
+
+
+def write(lines, out):
+    unique = list(dict.fromkeys(lines))
+    random.Random(0).shuffle(unique)
+    Path(out).write_text("".join(f"{line}\n" for line in unique))
+    print(f"{out}: {len(unique)} sequences")
+
+
+def split(path, folder, held_out, given):
+    lines = Path(path).read_text().split()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def row(line):
+        prompt, response = ("", line) if not given else (line.split(">>")[0] + ">>", line.split(">>")[1])
+        return json.dumps({"prompt": f"[CLS]{prompt}", "response": f"{response}[SEP]"}) + "\n"
+
+    (folder / "train.jsonl").write_text("".join(map(row, lines[:-held_out])))
+    (folder / "held-out.jsonl").write_text("".join(map(row, lines[-held_out:])))
+    (folder / "held-out.txt").write_text("".join(f"{line}\n" for line in lines[-held_out:]))
+    print(f"{folder}: {len(lines) - held_out} to train on, {held_out} held out")
+
+
+if __name__ == "__main__":
+    match [argument for argument in sys.argv[1:] if argument != "--given"]:
+        case ["reactions", path, out]:
+            write(reactions(path), out)
+        case ["antibodies", path, out]:
+            write(antibodies(path), out)
+        case ["wheel", path, out]:
+            write(wheel(path), out)
+        case ["split", path, folder, count]:
+            split(path, folder, int(count), "--given" in sys.argv)
+        case _:
+            sys.exit(__doc__)
