@@ -46,7 +46,7 @@ pub mod trace;
 pub mod trained;
 
 pub use assistant::Assistant;
-pub use cache::CacheSpec;
+pub use cache::{CacheSpec, Prefixes};
 pub use canvas::{Canvas, EosPolicy};
 pub use decoder::Decoder;
 pub use editing::Editing;

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex};
 use demask_decode::audit::Audit;
 use demask_decode::observer::Recorder;
 use demask_decode::{
-    Canvas, Context, Decoder, Editing, EosPolicy, Job, Observers, Options, StepRecord, Suppression,
+    Canvas, Context, Decoder, Editing, EosPolicy, Job, Observers, Options, Prefixes, StepRecord, Suppression,
 };
-use demask_model::{Backbone as _, LoadOptions, Transformer};
-use serde_json::Value;
+use demask_model::checkpoint::Dtype;
+use demask_model::config::Visibility;
+use demask_model::{Backbone as _, LoadOptions, Precision, Spec, Transformer, synthetic};
+use serde_json::{Value, json};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
@@ -40,12 +42,20 @@ struct Setting {
 }
 
 /// A finished canvas, what every step did, and how many rows were computed.
-fn decode(
+type Decoded = (Canvas, Vec<StepRecord>, usize);
+
+fn decode(model: &Transformer, prompt: &[u32], setting: &Setting, cache: &str) -> Decoded {
+    decode_after(model, prompt, setting, cache, &mut Prefixes::new(0))
+}
+
+/// The same after other canvases, whose finished blocks may be shared.
+fn decode_after(
     model: &Transformer,
     prompt: &[u32],
     setting: &Setting,
     cache: &str,
-) -> (Canvas, Vec<StepRecord>, usize) {
+    before: &mut Prefixes,
+) -> Decoded {
     let spec = model.spec();
     let canvas = Canvas::in_blocks(prompt, setting.length, Some(setting.block), spec, &spec.ids).unwrap();
     let recorder = Arc::new(Mutex::new(Recorder::default()));
@@ -60,9 +70,11 @@ fn decode(
         ..Options::default()
     };
     let strategy = setting.strategy.parse().unwrap();
-    let job = Job::new(canvas, &strategy, &Context::default(), options, Box::new(observers)).unwrap();
+    let mut job = Job::new(canvas, &strategy, &Context::default(), options, Box::new(observers)).unwrap();
+    before.lend(&mut job, spec);
     let mut jobs = [job];
     Decoder::new(model).run(&mut jobs).unwrap();
+    before.keep(&jobs[0], spec);
     let audit = audit.lock().unwrap();
     assert_eq!(audit.wrong(), None, "{} {cache}", setting.strategy);
     let records = recorder.lock().unwrap().records.clone();
@@ -211,40 +223,132 @@ impl Dice {
     }
 }
 
+/// A small model of a block-causal family with random weights.
+fn made_up(architecture: &str, more: &Value) -> Transformer {
+    let mut config = json!({
+        "architectures": [architecture], "vocab_size": 151, "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": false,
+        "mask_token_id": 150, "eos_token_id": [149, 0], "pad_token_id": 149
+    });
+    for (field, value) in more.as_object().unwrap() {
+        config[field] = value.clone();
+    }
+    let spec = Spec::from_json(&config.to_string(), Path::new("made-up/config.json")).unwrap();
+    assert_eq!(spec.attention, Visibility::BlockCausal, "{architecture}");
+    synthetic::transformer(spec, Precision::Float(Dtype::F32), 5).unwrap()
+}
+
+/// A model of every block-causal family.
+fn block_causal() -> Vec<(&'static str, Transformer)> {
+    let blocks = json!({ "block_size": 8 });
+    let experts = json!({
+        "block_size": 8, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+        "norm_topk_prob": true
+    });
+    vec![
+        ("llada2", load("llada2-toy").0),
+        ("sdar", load("sdar-toy").0),
+        ("sdar-moe", made_up("SDARMoeForCausalLM", &experts)),
+        ("a2d-qwen3 bd3lm", made_up("A2DQwen3LMHeadModel", &blocks)),
+        ("a2d-qwen2 bd3lm", made_up("A2DQwen2LMHeadModel", &blocks)),
+        ("a2d-llama bd3lm", made_up("A2DLlamaLMHeadModel", &blocks)),
+        ("fast-dllm-v2", made_up("Fast_dLLM_QwenForCausalLM", &json!({ "bd_size": 8 }))),
+    ]
+}
+
+fn thrown(dice: &mut Dice) -> Setting {
+    let strategies = [
+        "entropy:k=2",
+        "threshold:threshold=0.3",
+        "eb",
+        "klass:conf=0.4,kl=0.5",
+        "low-confidence:steps=12",
+        "llada2:threshold=0.4,steps=3",
+        "sdar:mode=sequential,steps=2",
+        "demask:dependency=oracle,tau=0.5,gamma=0.1",
+        "wino",
+        "saber",
+    ];
+    let editing = Editing { threshold: dice.below(10) as f32 / 10.0, post_steps: dice.below(4) };
+    Setting {
+        strategy: strategies[dice.below(strategies.len())].to_owned(),
+        block: 1 + dice.below(12),
+        length: 1 + dice.below(24),
+        eos: [EosPolicy::BlockFill, EosPolicy::Stop, EosPolicy::None, EosPolicy::FillAfter][dice.below(4)],
+        editing: (dice.below(3) == 0).then_some(editing),
+    }
+}
+
 #[test]
 fn the_cache_of_finished_blocks_changes_no_token() {
-    for name in ["llada2-toy", "sdar-toy"] {
-        let (model, _) = load(name);
+    for (name, model) in block_causal() {
         let mut dice = Dice(7);
+        let mut fewer = 0;
         for number in 0..50 {
             let prompt: Vec<u32> = (0..1 + dice.below(30)).map(|_| dice.below(149) as u32).collect();
-            let strategies = [
-                "entropy:k=2",
-                "threshold:threshold=0.3",
-                "eb",
-                "klass:conf=0.4,kl=0.5",
-                "low-confidence:steps=12",
-                "llada2:threshold=0.4,steps=3",
-                "sdar:mode=sequential,steps=2",
-                "demask:dependency=oracle,tau=0.5,gamma=0.1",
-                "wino",
-                "saber",
-            ];
-            let editing = Editing { threshold: dice.below(10) as f32 / 10.0, post_steps: dice.below(4) };
-            let setting = Setting {
-                strategy: strategies[dice.below(strategies.len())].to_owned(),
-                block: 1 + dice.below(12),
-                length: 1 + dice.below(24),
-                eos: [EosPolicy::BlockFill, EosPolicy::Stop, EosPolicy::None, EosPolicy::FillAfter]
-                    [dice.below(4)],
-                editing: (dice.below(3) == 0).then_some(editing),
-            };
+            let setting = thrown(&mut dice);
             let what = format!("{name} {number}: {} in blocks of {}", setting.strategy, setting.block);
             let (exact, steps, rows) = decode(&model, &prompt, &setting, "none");
             let (kept, cached_steps, fresh) = decode(&model, &prompt, &setting, "blocks");
             assert_eq!(exact.tokens(), kept.tokens(), "{what}");
             assert_eq!(steps.len(), cached_steps.len(), "{what}");
             assert!(fresh <= rows, "{what}");
+            fewer += usize::from(fresh < rows);
         }
+        assert!(fewer > 25, "{name}: {fewer} of 50 computed fewer rows");
     }
+}
+
+#[test]
+fn blocks_of_earlier_canvases_change_no_token() {
+    for (name, model) in block_causal() {
+        let (mut dice, mut shared) = (Dice(11), Prefixes::new(1 << 20));
+        // One of a few beginnings, each continued in many ways and cut into few kinds of blocks.
+        let beginnings: Vec<Vec<u32>> =
+            (0..3).map(|_| (0..20 + dice.below(20)).map(|_| dice.below(149) as u32).collect()).collect();
+        for number in 0..50 {
+            let mut prompt = beginnings[dice.below(beginnings.len())].clone();
+            prompt.truncate(1 + dice.below(40));
+            prompt.extend((0..dice.below(3) * 8).map(|_| dice.below(149) as u32));
+            let setting = Setting { block: [4, 8][dice.below(2)], ..thrown(&mut dice) };
+            let what = format!("{name} {number}: {} in blocks of {}", setting.strategy, setting.block);
+            let (alone, steps, rows) = decode(&model, &prompt, &setting, "blocks");
+            let lent = shared.lent();
+            let (after, later_steps, fresh) = decode_after(&model, &prompt, &setting, "blocks", &mut shared);
+            assert_eq!(alone.tokens(), after.tokens(), "{what}");
+            assert_eq!(steps.len(), later_steps.len(), "{what}");
+            // What is lent is not computed, but for a row that predicts from behind a finished block.
+            let lent = (shared.lent() - lent) as usize;
+            assert!(fresh <= rows && rows - fresh <= lent, "{what}: {rows} rows, {fresh} with {lent} lent");
+        }
+        assert!(shared.lent() > 300, "{name}: {} rows lent", shared.lent());
+        assert!(shared.size_in_bytes() <= 1 << 20, "{name}");
+    }
+}
+
+#[test]
+fn a_prefix_is_lent_only_where_it_is_the_same() {
+    let model = made_up("SDARForCausalLM", &json!({ "block_size": 8 }));
+    let setting = |block| Setting {
+        strategy: "entropy:k=2".into(),
+        block,
+        length: 8,
+        eos: EosPolicy::None,
+        editing: None,
+    };
+    let prompt: Vec<u32> = (10..30).collect();
+    let lent = |prompt: &[u32], block: usize, limit: usize| {
+        let mut shared = Prefixes::new(limit);
+        decode_after(&model, &(10..30).collect::<Vec<_>>(), &setting(8), "blocks", &mut shared);
+        let before = shared.lent();
+        decode_after(&model, prompt, &setting(block), "blocks", &mut shared);
+        shared.lent() - before
+    };
+    assert_eq!(lent(&prompt, 8, 1 << 20), 16, "the prompt's whole blocks");
+    assert_eq!(lent(&prompt[..15], 8, 1 << 20), 8, "whole blocks of a shorter prompt");
+    assert_eq!(lent(&[&[9], &prompt[1..]].concat(), 8, 1 << 20), 0, "another first token");
+    assert_eq!(lent(&[&prompt[..12], &[9], &prompt[13..]].concat(), 8, 1 << 20), 8, "another second block");
+    assert_eq!(lent(&prompt, 4, 1 << 20), 0, "blocks of another length");
+    assert_eq!(lent(&prompt, 8, 1 << 10), 0, "no memory to keep it in");
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use demask_decode::{Canvas, Decoder, Job, Observer, StepRecord, Totals};
+use demask_decode::{Canvas, Decoder, Job, Observer, Prefixes, StepRecord, Totals};
 use demask_engine::Decoding;
 use tokio::sync::mpsc;
 
-use crate::Served;
 use crate::error::Refusal;
 use crate::metrics::Metrics;
+use crate::{Served, ServerSettings};
 
 /// Unread records before a watcher gets no more dependency matrices, which are quadratic in the canvas.
 const UNREAD_MATRICES: usize = 32;
@@ -72,16 +72,16 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts the thread: at most `batch` canvases at once, `queue` waiting.
+    /// Starts the thread, within the limits of `settings`.
     pub(crate) fn start(
         served: Arc<Served>,
         metrics: Arc<Metrics>,
-        batch: usize,
-        queue: usize,
+        settings: &ServerSettings,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
-        let (sender, receiver) = mpsc::channel(queue.max(1));
+        let (sender, receiver) = mpsc::channel(settings.queue.max(1));
+        let (batch, prefixes) = (settings.batch.max(1), Prefixes::new(settings.prefix_memory));
         let thread = std::thread::Builder::new().name("model".into());
-        let thread = thread.spawn(move || Loop { served, metrics, batch: batch.max(1), receiver }.run())?;
+        let thread = thread.spawn(move || Loop { served, metrics, batch, receiver, prefixes }.run())?;
         Ok((Self { queue: sender }, thread))
     }
 
@@ -176,6 +176,8 @@ struct Loop {
     metrics: Arc<Metrics>,
     batch: usize,
     receiver: mpsc::Receiver<Seat>,
+    /// Finished blocks of earlier canvases.
+    prefixes: Prefixes,
 }
 
 impl Loop {
@@ -188,21 +190,37 @@ impl Loop {
             if active.is_empty() {
                 self.metrics.set_active(0);
                 match self.receiver.blocking_recv() {
-                    Some(task) => active.push(task),
+                    Some(task) => active.push(self.seated(task)),
                     None => return,
                 }
             }
             while active.len() < self.batch
                 && let Ok(task) = self.receiver.try_recv()
             {
-                active.push(task);
+                active.push(self.seated(task));
             }
             active = self.advance(&decoder, active);
         }
     }
 
+    /// A canvas with what is known of its prefix.
+    fn seated(&mut self, mut task: Seat) -> Seat {
+        let rows = self.prefixes.lend(&mut task.job, self.served.model.backbone().spec());
+        self.metrics.shared(rows);
+        task
+    }
+
+    /// Keeps the blocks of canvases that are done, and the prompts of those that have just begun.
+    fn keep(&mut self, tasks: &[Seat]) {
+        let spec = self.served.model.backbone().spec();
+        for task in tasks.iter().filter(|t| t.job.is_done() || t.job.totals().steps == 1) {
+            self.prefixes.keep(&task.job, spec);
+        }
+        self.metrics.set_prefixes(self.prefixes.size_in_bytes());
+    }
+
     /// One step of every canvas; returns those that go on.
-    fn advance(&self, decoder: &Decoder<'_>, tasks: Vec<Seat>) -> Vec<Seat> {
+    fn advance(&mut self, decoder: &Decoder<'_>, tasks: Vec<Seat>) -> Vec<Seat> {
         let (gone, mut active): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|t| t.events.is_closed());
         self.metrics.abandoned(gone.len());
         self.metrics.set_active(active.len());
@@ -219,6 +237,9 @@ impl Loop {
             Err(_) => (0..active.len()).map(|i| (i, Refusal::internal("the decoder panicked"))).collect(),
         };
         self.metrics.stepped(active.iter().map(|t| t.job.totals()).zip(before));
+        if failures.is_empty() {
+            self.keep(&active);
+        }
         let mut failures = failures.into_iter().peekable();
         let (mut rest, mut gone) = (Vec::with_capacity(active.len()), 0);
         for (index, task) in active.into_iter().enumerate() {

@@ -67,6 +67,8 @@ pub struct ServerSettings {
     pub batch: usize,
     /// Canvases that may wait; more are answered with 429.
     pub queue: usize,
+    /// Bytes of finished blocks kept for requests that begin with the same tokens; 0 keeps none.
+    pub prefix_memory: usize,
     /// Longest response.
     pub max_tokens: usize,
     /// Canvases of one request (prompts × n).
@@ -87,6 +89,7 @@ impl Default for ServerSettings {
             api_key: None,
             batch: 32,
             queue: 256,
+            prefix_memory: 256 << 20,
             max_tokens: 4096,
             max_canvases: 64,
             max_body: 1 << 20,
@@ -120,8 +123,7 @@ impl Server {
             ..settings
         };
         let (engine, thread) =
-            engine::Engine::start(served.clone(), metrics.clone(), settings.batch, settings.queue)
-                .map_err(Error::Start)?;
+            engine::Engine::start(served.clone(), metrics.clone(), &settings).map_err(Error::Start)?;
         let (ids, started) = (watch::Ids::default(), watch::now());
         let parsing = Semaphore::new(settings.max_body.max(PARSED_AT_ONCE).div_ceil(1024));
         Ok((Arc::new(Self { served, settings, engine, metrics, ids, started, parsing }), thread))

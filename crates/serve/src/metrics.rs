@@ -18,6 +18,8 @@ struct Numbers {
     active: usize,
     abandoned: usize,
     batches: u64,
+    shared_rows: usize,
+    prefix_bytes: usize,
     work: Totals,
 }
 
@@ -46,6 +48,16 @@ impl Metrics {
     /// Canvases whose client went away.
     pub(crate) fn abandoned(&self, canvases: usize) {
         self.lock().abandoned += canvases;
+    }
+
+    /// Rows of a canvas that were there before it.
+    pub(crate) fn shared(&self, rows: usize) {
+        self.lock().shared_rows += rows;
+    }
+
+    /// Bytes of finished blocks that are kept.
+    pub(crate) fn set_prefixes(&self, bytes: usize) {
+        self.lock().prefix_bytes = bytes;
     }
 
     /// A step of the batch: each canvas's totals after and before.
@@ -101,6 +113,18 @@ impl Metrics {
         page.one("demask_active_canvases", "gauge", "Canvases in the batch.", numbers.active);
         page.one("demask_abandoned_total", "counter", "Canvases whose client went away.", numbers.abandoned);
         page.one("demask_batches_total", "counter", "Steps of the whole batch.", numbers.batches);
+        page.one(
+            "demask_shared_rows_total",
+            "counter",
+            "Rows of prompts whose keys and values were there from an earlier request.",
+            numbers.shared_rows,
+        );
+        page.one(
+            "demask_prefix_bytes",
+            "gauge",
+            "Memory of finished blocks kept for later requests.",
+            numbers.prefix_bytes,
+        );
         page.one("demask_steps_total", "counter", "Steps, summed over canvases.", work.steps);
         page.one("demask_forwards_total", "counter", "Forward passes, summed over canvases.", work.forwards);
         page.one(

@@ -211,6 +211,11 @@ fn decoding() -> Vec<(String, Value)> {
         ("min_tokens".to_owned(), count("no end of sequence before as many tokens", 1)),
         ("block_length".to_owned(), count("decode left to right in blocks of as many tokens", 8)),
         ("cache".to_owned(), text("rows kept between steps, NAME[:key=value,…]; none is exact", "prefix")),
+        (
+            "edit_threshold".to_owned(),
+            number("decided tokens of the block give way to others above this probability", 0.0, 1.0, 0.9),
+        ),
+        ("post_steps".to_owned(), count("at most as many passes for edits alone, with edit_threshold", 16)),
         ("cfg".to_owned(), number("classifier-free guidance; a step then costs two passes", 0.0, 100.0, 0.5)),
     ];
     for param in strategy::ALL.iter().flat_map(|entry| entry.params) {

@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
-use demask_decode::StrategySpec;
+use demask_decode::{Editing, StrategySpec};
 use demask_engine::Decoding;
 use serde_json::Value;
 
@@ -61,6 +61,7 @@ impl Request {
             block_length: fields.count("block_length", 1, settings.max_tokens)?.or(usual.block_length),
             cache: named(fields, "cache")?.unwrap_or_else(|| usual.cache.clone()),
             guidance: fields.number("cfg", 0.0, 100.0)?.unwrap_or(0.0) as f32,
+            editing: editing(fields)?.or(usual.editing),
             ..Decoding::default()
         };
         sampling(fields, &mut decoding)?;
@@ -68,6 +69,8 @@ impl Request {
         let stops = stops(fields)?;
         let (strategy, revises) = take_strategy(fields, served)?;
         decoding.strategy = Some(strategy.clone());
+        // An edited token is replaced after it was decided.
+        let revises = revises || decoding.editing.is_some();
         Ok(Self { decoding, strategy, stops, revises })
     }
 
@@ -138,6 +141,20 @@ fn seed(fields: &mut Fields) -> Result<u64> {
             (None, Some(seed)) => Ok(seed.cast_unsigned()),
             _ => Err(Refusal::field("seed", format!("must be a 64-bit whole number, not {}", short(&value)))),
         },
+    }
+}
+
+/// Editing of decided tokens (LLaDA 2.1).
+fn editing(fields: &mut Fields) -> Result<Option<Editing>> {
+    let threshold = fields.number("edit_threshold", 0.0, 1.0)?;
+    let post_steps = fields.count("post_steps", 0, LARGEST_COUNT)?;
+    match (threshold, post_steps) {
+        (None, Some(_)) => Err(Refusal::field("post_steps", "needs edit_threshold beside it")),
+        (None, None) => Ok(None),
+        (Some(threshold), steps) => {
+            let post_steps = steps.unwrap_or(Editing::POST_STEPS);
+            Ok(Some(Editing { threshold: threshold as f32, post_steps }))
+        }
     }
 }
 

@@ -50,6 +50,9 @@ pub struct Args {
     /// Canvases that may wait; more are refused with 429
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub queue: u16,
+    /// Memory for finished blocks of block-causal models, which requests with the same beginning share, in MiB
+    #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    pub prefix_memory: u32,
     /// Longest response in tokens
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: u32,
@@ -108,6 +111,7 @@ pub fn run(args: &Args) -> Result<()> {
         api_key,
         batch: args.batch.into(),
         queue: args.queue.into(),
+        prefix_memory: (args.prefix_memory as usize) << 20,
         max_tokens: args.max_tokens as usize,
         max_canvases: args.max_canvases.into(),
         max_body: args.max_body as usize * 1024,

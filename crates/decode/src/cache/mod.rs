@@ -9,6 +9,7 @@
 //! recomputed with the block.
 
 mod policy;
+mod prefix;
 
 use std::ops::Range;
 
@@ -18,6 +19,7 @@ use crate::canvas::{Canvas, Cell};
 use crate::strategy::BlockStep;
 
 pub use policy::{ALL, CachePolicy, CacheSpec, Caches, Entry, Reach, find};
+pub use prefix::Prefixes;
 
 /// The cache of one canvas.
 #[derive(Debug, Clone)]

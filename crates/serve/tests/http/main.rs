@@ -1,6 +1,7 @@
 //! The HTTP service as its clients see it, on the toy checkpoint.
 
 mod answers;
+mod blocks;
 mod document;
 mod limits;
 mod load;
