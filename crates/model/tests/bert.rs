@@ -69,7 +69,8 @@ fn hidden_rows_and_logits_are_those_of_transformers() {
 #[test]
 #[ignore = "needs the folder that DEMASK_REAL_WEIGHTS names"]
 fn real_weights_give_the_numbers_of_transformers() {
-    let root = PathBuf::from(std::env::var_os("DEMASK_REAL_WEIGHTS").expect("DEMASK_REAL_WEIGHTS names a folder"));
+    let root =
+        PathBuf::from(std::env::var_os("DEMASK_REAL_WEIGHTS").expect("DEMASK_REAL_WEIGHTS names a folder"));
     for name in ["rxnfp", "antiberty", "rxnmapper"] {
         let model = Transformer::load(&root.join(name), &LoadOptions::default()).unwrap();
         let (mut far, mut tokens, mut agree) = ([0.0_f32; 2], 0, 0);
@@ -81,10 +82,14 @@ fn real_weights_give_the_numbers_of_transformers() {
             far[0] = far[0].max(furthest(&ours.0, hidden));
             far[1] = far[1].max(furthest(&ours.1, logits));
             tokens += ids.len();
-            agree += ours.1.chunks(vocab).zip(logits.chunks(vocab)).filter(|(a, b)| best(a) == best(b)).count();
+            agree +=
+                ours.1.chunks(vocab).zip(logits.chunks(vocab)).filter(|(a, b)| best(a) == best(b)).count();
         }
         let sequences = forwards.len();
-        println!("{name}: {sequences} sequences, {tokens} tokens, furthest hidden {:.1e}, logits {:.1e}, same best token at {agree}", far[0], far[1]);
+        println!(
+            "{name}: {sequences} sequences, {tokens} tokens, furthest hidden {:.1e}, logits {:.1e}, same best token at {agree}",
+            far[0], far[1]
+        );
         assert!(far.iter().all(|&far| far < 2e-4), "{name}: {far:?}");
     }
 }
