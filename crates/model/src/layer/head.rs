@@ -46,14 +46,7 @@ impl Head {
         let map = from.linear(&Self::transform(spec, place)?)?;
         let norm = Norm::load(spec, TRANSFORM_NORM, spec.table_width(), place, from)?;
         let bias = from.vector(&Self::bias(spec, place)?)?;
-        let decoder = match decoder {
-            Linear::Dense { weight, .. } => Linear::Dense { weight, bias: Some(bias) },
-            Linear::Mapped { weight, .. } => Linear::Mapped { weight, bias: Some(numbers(&bias)?.into()) },
-            Linear::Quantized { weight, .. } => {
-                Linear::Quantized { weight, bias: Some(numbers(&bias)?.into()) }
-            }
-        };
-        Ok(Self { transform: Some((map, spec.activation, norm)), decoder })
+        Ok(Self { transform: Some((map, spec.activation, norm)), decoder: biased(decoder, bias)? })
     }
 
     fn transform(spec: &Spec, place: &Place) -> Result<Parameter> {
@@ -72,6 +65,13 @@ impl Head {
     }
 }
 
-fn numbers(vector: &Tensor) -> Result<Vec<f32>> {
-    Ok(vector.to_dtype(DType::F32)?.to_vec1()?)
+/// The same map with a bias.
+fn biased(map: Linear, bias: Tensor) -> Result<Linear> {
+    let numbers = || Ok::<_, crate::Error>(Some(bias.to_dtype(DType::F32)?.to_vec1::<f32>()?.into()));
+    Ok(match map {
+        Linear::Mapped { weight, .. } => Linear::Mapped { weight, bias: numbers()? },
+        Linear::Quantized { weight, .. } => Linear::Quantized { weight, bias: numbers()? },
+        Linear::Dense { weight, .. } => Linear::Dense { weight, bias: Some(bias) },
+        Linear::Watched { map, seen } => Linear::Watched { map: Box::new(biased(*map, bias)?), seen },
+    })
 }
