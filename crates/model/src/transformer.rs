@@ -275,7 +275,7 @@ impl Backbone for Transformer {
     }
 
     fn embed(&self, tokens: &[u32]) -> Result<Rows> {
-        to_rows(&self.embed.forward(tokens, &self.device)?)
+        to_rows(&self.input.tokens(tokens, &self.device)?)
     }
 
     fn fingerprint(&self) -> String {

@@ -98,7 +98,9 @@ impl Prefixes {
 fn shareable(job: &Job, spec: &Spec) -> Option<Grid> {
     let needs = job.strategy.needs();
     let exact = job.cache.as_ref().is_some_and(|cache| cache.policy.reach == Reach::Blocks);
-    let plain = needs.attention_layers == 0 && needs.decided != Extent::Canvas && job.options.guidance == 0.0;
+    let prompt = needs.everywhere || needs.decided == Extent::Canvas || needs.attention_layers > 0;
+    let bounded = needs.window.is_some() || needs.lookahead.is_some();
+    let plain = !prompt && !bounded && job.options.guidance == 0.0;
     let blocks = Blocks::of(&job.canvas, job.options.block_length, spec);
     blocks.attention.filter(|_| exact && plain)
 }

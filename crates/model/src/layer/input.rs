@@ -70,6 +70,11 @@ impl Input {
         spec.table.map(|width| place.map(WIDEN, [spec.hidden, width], true)).transpose()
     }
 
+    /// The tokens' rows of the table alone, in the width of the stream.
+    pub fn tokens(&self, tokens: &[u32], device: &Device) -> Result<Tensor> {
+        self.widened(self.tokens.forward(tokens, device)?)
+    }
+
     /// `[tokens.len(), d]`; tokens lie inside the vocabulary and positions inside the context.
     pub fn forward(&self, tokens: &[u32], positions: &[u32], device: &Device) -> Result<Tensor> {
         let mut x = self.tokens.forward(tokens, device)?;
@@ -82,6 +87,10 @@ impl Input {
         if let Some(norm) = &self.norm {
             x = norm.forward(&x)?;
         }
+        self.widened(x)
+    }
+
+    fn widened(&self, x: Tensor) -> Result<Tensor> {
         Ok(match &self.widen {
             Some(widen) => widen.forward(&x)?,
             None => x,
