@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use super::row_in_file;
 use crate::arch;
 use crate::config::Spec;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::Pending;
 use crate::layer::{Parameter, Use};
 
