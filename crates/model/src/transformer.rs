@@ -90,7 +90,7 @@ impl Transformer {
 
     /// The rows that enter the first layer `[rows, d]`.
     pub fn embedded(&self, packed: &Packed) -> Result<Tensor> {
-        Ok(self.embed.forward(&packed.tokens, &self.device)?)
+        self.input.forward(&packed.tokens, &packed.positions, &self.device)
     }
 
     /// Logits of hidden rows `[rows, V]`, unshifted. Differentiable when the parameters are.
