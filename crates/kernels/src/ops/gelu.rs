@@ -66,7 +66,7 @@ fn gelu<S: Simd>(simd: S, x: S::F) -> S::F {
 #[inline(always)]
 fn gelu_tanh<S: Simd>(simd: S, x: S::F) -> S::F {
     /// `2 √(2/π)`, and the same times 0.044715.
-    const LINEAR: f32 = 1.595_769_1;
+    const LINEAR: f32 = 1.595_769;
     const CUBIC: f32 = 0.071_354_82;
     let slope = simd.fma(simd.mul(x, x), simd.splat(CUBIC), simd.splat(LINEAR));
     simd.mul(x, sigmoid(simd, simd.mul(x, slope)))
