@@ -1,5 +1,7 @@
 //! Models of BERT's line: transformers' own numbers for random weights, what their configs come to, what is refused.
 
+#![allow(clippy::print_stdout, reason = "a run by hand tells its numbers")]
+
 use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::Store;

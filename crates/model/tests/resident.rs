@@ -2,6 +2,7 @@
 //! files' resident pages says so.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::print_stdout, reason = "a run by hand tells its numbers")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
