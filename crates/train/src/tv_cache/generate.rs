@@ -54,6 +54,9 @@ pub enum Outcome {
     },
 }
 
+/// A response and the tokens of its canvas.
+type Placed = (Response, Vec<u32>);
+
 impl Generator<'_> {
     /// Makes the files that are missing; writes the manifest if then all are there.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Outcome> {
@@ -169,7 +172,7 @@ impl Generator<'_> {
     }
 
     /// The responses of a range as canvases, and why others are not among them.
-    fn read(&self, range: std::ops::Range<usize>) -> Result<(Vec<(Response, Vec<u32>)>, Vec<Refused>)> {
+    fn read(&self, range: std::ops::Range<usize>) -> Result<(Vec<Placed>, Vec<Refused>)> {
         let (mut responses, mut refused) = (Vec::new(), Vec::new());
         for (row, read) in range.clone().zip(self.source.read(range)?) {
             match read.and_then(|response| self.canvas(row, response)) {
@@ -181,7 +184,7 @@ impl Generator<'_> {
     }
 
     /// Prompt and ended response in one row of tokens, or why not.
-    fn canvas(&self, row: usize, response: Response) -> Result<(Response, Vec<u32>), Refused> {
+    fn canvas(&self, row: usize, response: Response) -> Result<Placed, Refused> {
         let spec = self.backbone.spec();
         let settings = self.settings;
         let longest = settings.max_tokens.min(spec.max_positions);
