@@ -33,9 +33,15 @@ share() {
 
 for target in $TARGETS; do
     case ${1:-3600} in
-        million) FUZZ_EXECUTIONS=$(share "$target") "$BINARY" --exact "$target" --nocapture 2>&1 | grep executions ;;
-        *) FUZZ_SECONDS=${1:-3600} "$BINARY" --exact "$target" --nocapture 2>&1 | grep executions ;;
-    esac || { echo "$target failed; its input is in $FUZZ_FOLDER"; exit 1; }
+        million) export FUZZ_EXECUTIONS; FUZZ_EXECUTIONS=$(share "$target") ;;
+        *) export FUZZ_SECONDS=${1:-3600} ;;
+    esac
+    if ! "$BINARY" --exact "$target" --nocapture >"$FUZZ_FOLDER/said" 2>&1; then
+        echo "$target failed; its input is in $FUZZ_FOLDER, and the last it said was:"
+        tail -5 "$FUZZ_FOLDER/said"
+        exit 1
+    fi
+    grep executions "$FUZZ_FOLDER/said"
 done | tee "$FUZZ_FOLDER/log"
 awk '{ sum += $2 } END { print sum " executions in all" }' "$FUZZ_FOLDER/log"
 rm -rf "$FUZZ_FOLDER"

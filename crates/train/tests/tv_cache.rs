@@ -199,7 +199,7 @@ fn info_counts_every_pair_and_draws_a_picture() {
     assert_eq!(info.quantile(0.5), values[values.len().div_ceil(2) - 1]);
     assert!((info.histogram(40).iter().sum::<f64>() - 1.0).abs() < 1e-9);
     let text = info.to_string();
-    assert!(text.contains("13 responses") && text.contains("1 rows refused"), "{text}");
+    assert!(text.contains("13 responses") && text.contains("1 row refused"), "{text}");
     info.draw(&folder.path().join("info")).unwrap();
     assert!(folder.path().join("info.png").exists() && folder.path().join("info.svg").exists());
 }
