@@ -59,7 +59,7 @@ pub struct Understanding {
     pub assumed: Vec<String>,
     /// Tensors that are not part of the predictor.
     pub ignored: usize,
-    /// The file beside it that says what it does not say itself; see [`Calibrated`](super::Calibrated).
+    /// The file beside it that says what it does not say itself; see [`Calibrated`].
     pub beside: Option<PathBuf>,
 }
 

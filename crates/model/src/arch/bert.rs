@@ -14,7 +14,7 @@ const FACTS: Facts = Facts {
     ..Facts::PLAIN
 };
 
-/// What [`line`] judges.
+/// What [`line()`] judges.
 pub(super) const JUDGES: &[&str] = &["hidden_act", "position_embedding_type"];
 
 pub(super) const BERT: Architecture = Architecture {

@@ -74,7 +74,7 @@ pub(super) fn of(logits: &mut [f32], targets: &[u32], weights: &[f32], sure: Opt
     }
 }
 
-/// [`of`] as a differentiable scalar; the detached [`Loss`] comes beside it.
+/// The loss as a differentiable scalar; the detached [`Loss`] comes beside it.
 pub fn differentiable(
     logits: &Tensor,
     targets: &[u32],
