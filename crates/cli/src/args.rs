@@ -19,8 +19,8 @@ pub struct ModelArgs {
     /// Checkpoint folder or Hub name (org/name[@revision]) [default: the small model inside this program]
     #[arg(long, short = 'm', value_name = "DIR|NAME")]
     pub model: Option<String>,
-    /// Dependency predictor [default: predictor.safetensors in the checkpoint's folder]
-    #[arg(long, value_name = "FILE")]
+    /// Dependency predictor: a file, a folder or a Hub name [default: the checkpoint's own, beside or among its weights]
+    #[arg(long, value_name = "FILE|DIR|NAME")]
     pub predictor: Option<PathBuf>,
     /// Causal model with the same tokenizer, for apd and copula [default: assistant in the checkpoint's folder]
     #[arg(long, value_name = "DIR")]
@@ -158,12 +158,22 @@ impl ModelArgs {
 
     /// The same, where a checkpoint without a tokenizer will do.
     pub fn open_by_ids(&self) -> Result<Model> {
-        Ok(self.loader(&mut Downloads::default())?.by_ids().load()?)
+        Ok(self.tell(self.loader(&mut Downloads::default())?.by_ids().load()?))
     }
 
     /// The model that the flags name, or the one inside this program.
     pub fn open(&self) -> Result<Model> {
-        Ok(self.loader(&mut Downloads::default())?.load()?)
+        Ok(self.tell(self.loader(&mut Downloads::default())?.load()?))
+    }
+
+    /// Says on standard error what was made of a predictor that did not come with this program.
+    fn tell(&self, model: Model) -> Model {
+        if (self.model.is_some() || self.predictor.is_some())
+            && let Some(understanding) = model.understanding()
+        {
+            eprintln!("predictor {understanding}");
+        }
+        model
     }
 
     /// That model's network and what strategies may use of it, without its tokenizer.
@@ -183,7 +193,7 @@ impl ModelArgs {
 /// By which strategy and how a canvas is decoded.
 #[derive(Debug, Clone, Args)]
 pub struct DecodeArgs {
-    /// Decoder, NAME[:key=value,…]; `demask strategies` lists them [default: demask, or entropy without a predictor]
+    /// Decoder, NAME[:key=value,…]; `demask strategies` lists them [default: demask, or threshold without a predictor]
     #[arg(long, short = 's', value_name = "STRATEGY")]
     pub strategy: Option<StrategySpec>,
     #[command(flatten)]
@@ -277,5 +287,22 @@ impl DecodeArgs {
     /// What the flags choose, with the strategy.
     pub fn decoding(&self) -> Decoding {
         Decoding { strategy: self.strategy.clone(), ..self.canvas.decoding() }
+    }
+
+    /// The same for this model; says on standard error where another decoder than DEMASK stands in for it.
+    pub fn decoding_with(&self, model: &Model) -> Decoding {
+        let decoding = self.decoding();
+        announce(model, &decoding);
+        decoding
+    }
+}
+
+/// Says on standard error where another decoder than DEMASK stands in for it, for want of a predictor.
+pub fn announce(model: &Model, decoding: &Decoding) {
+    if let Some(sentence) = model.without_predictor(decoding) {
+        eprintln!(
+            "{sentence}; for DEMASK name a predictor with --predictor FILE|DIR|org/name, put its file into the \
+             checkpoint's folder, or train one with demask predictor train"
+        );
     }
 }

@@ -47,6 +47,7 @@ enum Command {
     #[command(name = "tv-cache", visible_alias = "cache")]
     TvCache(command::tv_cache::Args),
     Train(command::train::Args),
+    CalibratePredictor(command::calibrate_predictor::Args),
     Validate(command::validate::Args),
     Problems(command::problems::Args),
     Demo(command::demo::Args),
@@ -102,6 +103,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Serve(args) => command::serve::run(&args),
         Command::TvCache(args) => command::tv_cache::run(&args),
         Command::Train(args) => command::train::run(&args),
+        Command::CalibratePredictor(args) => command::calibrate_predictor::run(&args),
         Command::Validate(args) => command::validate::run(&args),
         Command::Problems(args) => command::problems::run(&args),
         Command::Demo(args) => command::demo::run(&args),
@@ -132,7 +134,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
 fn advice(error: &anyhow::Error) -> &'static str {
     use demask::decode::Error::{NoAssistant, NoPredictor};
     const ASSISTANT: &str = " (--assistant DIR)";
-    const PREDICTOR: &str = " (--predictor FILE, demask train predictor)";
+    const PREDICTOR: &str = " (--predictor FILE|DIR|NAME, demask predictor train)";
     match error.downcast_ref::<demask::Error>() {
         Some(demask::Error::TooLong { .. }) => return "; shorten the prompt or lower --max-new-tokens",
         Some(demask::Error::NoTemplate { .. }) => return " (--raw)",

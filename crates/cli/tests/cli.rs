@@ -9,7 +9,7 @@ use support::{Folder, PROMPT, demask, fixture};
 
 #[test]
 fn generate_prints_the_answer() {
-    let run = demask(&["generate", "--model", &fixture(), "-n", "40", PROMPT]);
+    let run = demask(&["generate", "--model", &fixture(), "-n", "40", "-s", "entropy", PROMPT]);
     assert_eq!(run.code, 0, "{}", run.err);
     assert_eq!(run.out.trim(), "7 + 19 = 28 . so eva has 28 shells .");
 }
@@ -91,7 +91,9 @@ fn one_seed_one_answer() {
 #[test]
 fn the_end_can_be_held_back() {
     let ask = |hold: &str| {
-        let run = demask(&["generate", "-m", &fixture(), "-n", "24", "--hold-eos", hold, "--json", PROMPT]);
+        let one =
+            ["generate", "-m", &fixture(), "-n", "24", "-s", "entropy", "--hold-eos", hold, "--json", PROMPT];
+        let run = demask(&one);
         assert_eq!(run.code, 0, "{}", run.err);
         let object: Value = serde_json::from_str(&run.out).unwrap();
         let text = object["token_ids"].as_array().unwrap().len() as u64;
@@ -250,7 +252,7 @@ fn damaged_checkpoints_are_failures_with_a_sentence() {
     for (what, damage, sentence) in support::damages() {
         let folder = Folder::copy_of(&fixture());
         damage(&folder);
-        let run = demask(&["generate", "--model", &folder.root(), "-n", "8", PROMPT]);
+        let run = demask(&["generate", "--model", &folder.root(), "-n", "8", "-s", "entropy", PROMPT]);
         assert_eq!(run.code, 1, "{what}: {}", run.err);
         assert!(run.err.contains(sentence), "{what}: {}", run.err);
         assert_eq!(run.err.trim().lines().count(), 1, "{what}: {}", run.err);
@@ -303,4 +305,33 @@ fn inspect_predicts_the_peak_memory() {
     assert_eq!(run.code, 0, "{}", run.err);
     let ratio = predicted / peak as f64;
     assert!((0.9..1.1).contains(&ratio), "predicted {predicted}, measured {peak}: {ratio:.3}");
+}
+
+/// What stands in for DEMASK without a predictor is said once, and runs; with one, what was made of it is said.
+#[test]
+fn what_was_understood_of_a_predictor_is_said() {
+    let folder = Folder::copy_of(&fixture());
+    std::fs::remove_file(folder.path("predictor_row_i.safetensors")).unwrap();
+    std::fs::rename(folder.path("predictor_row_i_minus_1.safetensors"), folder.path("mine.safetensors"))
+        .unwrap();
+    let root = folder.root();
+    let (trace, run) = (folder.path("trace.jsonl"), |more: &[&str]| {
+        demask(&[&["generate", "--model", &root, "-n", "24", "--json", PROMPT], more].concat())
+    });
+    let found = run(&["--trace", &trace]);
+    assert_eq!(found.code, 0, "{}", found.err);
+    assert!(found.out.contains("\"strategy\":\"demask\""), "{}", found.out);
+    assert_eq!(found.err.matches("W_Q and W_K as [in, out]").count(), 1, "{}", found.err);
+    let header = std::fs::read_to_string(&trace).unwrap();
+    assert!(header.lines().next().unwrap().contains("reads hidden row i-1 after the final norm"), "{header}");
+    let described = demask(&["inspect", &root]);
+    assert!(described.out.contains("mine.safetensors: one head of width 64"), "{}", described.out);
+    std::fs::remove_file(folder.path("mine.safetensors")).unwrap();
+    let without = run(&[]);
+    assert_eq!(without.err.matches("no dependency predictor: threshold:threshold=0.95 decodes").count(), 1);
+    for way in ["--predictor FILE|DIR|org/name", "into the checkpoint's folder", "demask predictor train"] {
+        assert!(without.err.contains(way), "{}", without.err);
+    }
+    assert!(without.out.contains("\"strategy\":\"threshold:threshold=0.95\""), "{}", without.out);
+    assert_eq!(run(&["-s", "entropy"]).err, "");
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheSpec;
 use crate::canvas::Canvas;
+use crate::dependency::Understanding;
 use crate::observer::Observer;
 use crate::replay::Replay;
 use crate::strategy::{Budget, Stop};
@@ -30,6 +31,9 @@ pub struct TraceHeader {
     pub mask: u32,
     /// Seed of the request.
     pub seed: u64,
+    /// What was made of the dependency predictor's file, where the model has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predictor: Option<String>,
 }
 
 impl TraceHeader {
@@ -44,7 +48,13 @@ impl TraceHeader {
             response: (response.start, response.end),
             mask: canvas.ids().mask,
             seed,
+            predictor: None,
         }
+    }
+
+    /// The same, knowing what was made of the predictor's file.
+    pub fn with_predictor(self, understanding: Option<&Understanding>) -> Self {
+        Self { predictor: understanding.map(Understanding::summary), ..self }
     }
 }
 

@@ -315,6 +315,11 @@ fn a_predictor_in_a_checkpoint_folder_is_found() {
     .unwrap();
     assert_eq!(Predictor::load(folder.path()).unwrap().0.width(), 64);
     let error = Predictor::load(&support::folder()).unwrap_err().to_string();
+    assert!(error.contains("several predictors") && error.contains("predictor_row_i.safetensors"), "{error}");
+    let toy = folder.path().join("toy");
+    std::fs::create_dir(&toy).unwrap();
+    std::fs::copy(support::folder().join("model.safetensors"), toy.join("model.safetensors")).unwrap();
+    let error = Predictor::load(&toy).unwrap_err().to_string();
     assert!(error.contains("no tensors named like"), "{error}");
 }
 

@@ -67,17 +67,10 @@ impl Decoding {
 
 impl Model {
     /// The strategy of a decoding: the one chosen, else the checkpoint's own, else the paper's where the predictor it
-    /// needs is at hand, else the family's published loop.
+    /// needs is at hand, else the family's published loop, else the best rule that needs no training.
     pub fn strategy(&self, decoding: &Decoding) -> StrategySpec {
-        let name = match self.backbone().spec().architecture {
-            _ if self.context().predictor.is_some() => "demask",
-            "llada2" => "llada2",
-            "sdar" | "sdar-moe" => "sdar",
-            _ => "entropy",
-        };
-        let general = || name.parse().unwrap_or_else(|_| unreachable!("a known name"));
         let chosen = decoding.strategy.clone().or_else(|| self.defaults().strategy.clone());
-        chosen.unwrap_or_else(general)
+        chosen.unwrap_or_else(|| self.general_strategy())
     }
 
     /// The decoder's options for a canvas whose response begins at `start`.

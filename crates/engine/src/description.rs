@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use demask_decode::dependency::{Parts, Understanding, file_names, files_in};
 use demask_model::checkpoint::{INDEX, Store, WEIGHTS};
 use demask_model::config::{Experts, Visibility};
 use demask_model::gguf::{self, Gguf};
@@ -13,7 +14,6 @@ use demask_model::{Precision, Spec, memory};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::load::PREDICTOR;
 use crate::text::Text;
 use crate::words::counted;
 
@@ -42,6 +42,51 @@ impl fmt::Display for ExpertsDescribed {
             write!(f, ", a shared one of {}", self.shared)?;
         }
         write!(f, ", in {}", counted(self.layers, "layer"))
+    }
+}
+
+/// A predictor described.
+#[derive(Debug, Clone, Serialize)]
+struct PredictorDescribed {
+    /// The file, or the folder whose weights hold it.
+    path: PathBuf,
+    /// What was made of it.
+    understood: String,
+}
+
+impl PredictorDescribed {
+    /// Of the predictor that a checkpoint folder brings along; also one that cannot be used is told.
+    fn of(folder: &Path, spec: &Spec, store: Option<&Store>) -> Option<Self> {
+        let inside = || -> Option<Self> {
+            let store = store?;
+            let unclaimed = store.unclaimed(spec).ok()?;
+            match Parts::inside(store, &unclaimed) {
+                Ok(found) => found.map(|(_, understanding, _)| Self::told(&understanding)),
+                Err(cause) => Some(Self { path: folder.to_owned(), understood: cause.to_string() }),
+            }
+        };
+        match &files_in(folder)[..] {
+            [] => inside(),
+            [file] => Some(match Parts::load(file) {
+                Ok((_, understanding)) => Self::told(&understanding),
+                Err(cause) => Self { path: file.clone(), understood: cause.to_string() },
+            }),
+            several => inside().or_else(|| {
+                let understood = format!("several ({}); choose one with --predictor", file_names(several));
+                Some(Self { path: folder.to_owned(), understood })
+            }),
+        }
+    }
+
+    fn told(understanding: &Understanding) -> Self {
+        Self { path: understanding.path.clone(), understood: understanding.summary() }
+    }
+}
+
+impl fmt::Display for PredictorDescribed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        write!(f, "{}: {}", Path::new(name).display(), self.understood)
     }
 }
 
@@ -77,7 +122,7 @@ pub struct Description {
     memory_bytes: usize,
     tokenizer: Option<usize>,
     chat_template: Option<Vec<String>>,
-    predictor: bool,
+    predictor: Option<PredictorDescribed>,
     #[serde(skip)]
     tensors: usize,
     #[serde(skip)]
@@ -91,17 +136,19 @@ impl Description {
     /// stored if `None`).
     pub fn of(folder: &Path, precision: Option<Precision>, length: usize) -> Result<Self> {
         let gguf = if gguf::is_gguf(folder) { Some(Gguf::open(folder)?) } else { None };
-        let weights = match &gguf {
-            Some(gguf) => Some((gguf.size_in_bytes(), gguf.tensors())),
-            None if has_weights(folder) => {
-                let store = Store::open(folder)?;
-                Some((store.size_in_bytes(), store.names().len()))
-            }
-            None => None,
+        let spec = Spec::from_folder(folder)?;
+        let store = match &gguf {
+            None if has_weights(folder) => Some(Store::of_model(folder, &spec, true)?),
+            _ => None,
+        };
+        let weights = match (&gguf, &store) {
+            (Some(gguf), _) => Some((gguf.size_in_bytes(), gguf.tensors())),
+            (None, Some(store)) => Some((store.size_in_bytes(), store.names().len())),
+            (None, None) => None,
         };
         let chat = ChatTemplate::open(folder)?;
         let chat_template = chat.as_ref().map(|chat| chat.names().to_vec());
-        let spec = Spec::from_folder(folder)?;
+        let predictor = PredictorDescribed::of(folder, &spec, store.as_ref());
         let (spec, tokenizer) = if gguf.is_some() || has_tokenizer(folder) {
             let tokenizer = Tokenizer::open(folder, spec.vocab)?;
             let text = Text::new(folder, spec, tokenizer, chat);
@@ -141,7 +188,7 @@ impl Description {
             memory_bytes: memory.total(),
             tokenizer: tokenizer.as_ref().map(Tokenizer::size),
             chat_template,
-            predictor: folder.join(PREDICTOR).exists(),
+            predictor,
             tensors: weights.map_or(0, |(_, tensors)| tensors),
             unused_ids: tokenizer.map_or(0, |tokenizer| tokenizer.holes().len()),
             memory,
@@ -212,7 +259,7 @@ impl Description {
                 }),
             ),
             ("chat template", self.chat_template.as_ref().map_or("none".into(), |names| names.join(", "))),
-            ("predictor", if self.predictor { PREDICTOR.into() } else { "none".into() }),
+            ("predictor", self.predictor.as_ref().map_or("none".into(), ToString::to_string)),
             (
                 "memory",
                 format!(

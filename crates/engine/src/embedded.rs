@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use demask_decode::dependency::{Parts, Predictor};
+use demask_decode::dependency::{Parts, Understanding};
 use demask_model::Spec;
 use demask_model::checkpoint::Store;
 use demask_model::text::{ChatTemplate, Tokenizer, TokenizerSettings};
@@ -44,9 +44,9 @@ pub fn assistant() -> Result<Option<(Spec, Store)>> {
 }
 
 /// Its own predictor.
-pub(crate) fn predictor() -> Result<Predictor> {
+pub(crate) fn predictor() -> Result<(Parts, Understanding)> {
     let store = Store::from_bytes(at("predictor.safetensors"), PREDICTOR)?;
-    Ok(Predictor::new(Parts::from_store(&store)?.0)?)
+    Ok(Parts::from_store(&store)?)
 }
 
 /// Its generation_config.json.

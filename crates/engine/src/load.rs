@@ -4,21 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use demask_decode::Context;
-use demask_decode::dependency::{Measure, Predictor};
+use demask_decode::dependency::Parts;
+use demask_model::checkpoint::Store;
 use demask_model::checkpoint::source::{self, HubOptions, Progress};
-use demask_model::{LoadOptions, Precision, Transformer};
+use demask_model::{LoadOptions, Precision, Spec, Transformer, gguf};
 
-use crate::beside::{Beside, measures};
+use crate::beside::Beside;
 use crate::defaults::Defaults;
 #[cfg(feature = "embedded")]
 use crate::embedded;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hub::hub_options;
 use crate::model::Model;
+use crate::predictor::Search;
 use crate::text::Text;
-
-/// File of the predictor inside a checkpoint folder.
-pub const PREDICTOR: &str = "predictor.safetensors";
 
 /// Choices about loading a model.
 pub struct Loader<'a> {
@@ -81,9 +80,9 @@ impl Loader<'_> {
         Self { options, ..self }
     }
 
-    /// A dependency predictor other than the checkpoint's own.
-    pub fn predictor(mut self, file: impl Into<PathBuf>) -> Self {
-        self.predictor = Some(file.into());
+    /// A dependency predictor other than the checkpoint's own: a file, a folder or a Hub name.
+    pub fn predictor(mut self, named: impl Into<PathBuf>) -> Self {
+        self.predictor = Some(named.into());
         self
     }
 
@@ -125,9 +124,9 @@ impl Loader<'_> {
     /// The network and what strategies may use of it, without tokenizer and template: for work on ids alone.
     pub fn network(mut self) -> Result<(Transformer, Context)> {
         let place = self.place()?;
-        let backbone = self.backbone(&place)?;
-        let predictor = self.find_predictor(&place, &backbone)?;
-        let mut context = Context { predictor: predictor.map(Arc::new), ..Context::default() };
+        let (backbone, search) = self.weights(&place)?;
+        let predictor = search.found.map(|found| Arc::new(found.predictor));
+        let mut context = Context { predictor, ..Context::default() };
         self.beside.open(place.as_deref(), &backbone, None, &self.options, &mut context)?;
         Ok((backbone, context))
     }
@@ -135,8 +134,7 @@ impl Loader<'_> {
     /// The model.
     pub fn load(mut self) -> Result<Model> {
         let place = self.place()?;
-        let mut backbone = self.backbone(&place)?;
-        let predictor = self.find_predictor(&place, &backbone)?;
+        let (mut backbone, predictor) = self.weights(&place)?;
         let (text, defaults, name) = match (&self.source, &place) {
             (Origin::Named(name), Some(folder)) => {
                 let text = if self.by_ids { Text::open_by_ids(folder)? } else { Text::open(folder)? };
@@ -148,10 +146,10 @@ impl Loader<'_> {
             _ => unreachable!("there is no other source"),
         };
         backbone.add_eos(&text.ids().eos);
-        let mut context = Context { predictor: predictor.map(Arc::new), ..Context::default() };
+        let mut context = Context::default();
         self.beside.open(place.as_deref(), &backbone, Some(&text), &self.options, &mut context)?;
         let model = Model::new(Arc::new(backbone), text).with_defaults(defaults).named(name);
-        Ok(model.with_context(context))
+        Ok(model.with_context(context).with_search(predictor))
     }
 
     /// The folder or file, downloaded first where that is needed; `None` of the model inside.
@@ -160,37 +158,56 @@ impl Loader<'_> {
             #[cfg(feature = "embedded")]
             Origin::Embedded => Ok(None),
             Origin::Named(model) => {
-                let hub = self.hub.take().unwrap_or_else(hub_options);
-                Ok(Some(source::resolve(model, &hub, self.progress.take().unwrap_or(&mut ()))?))
+                let hub = self.hub.clone().unwrap_or_else(hub_options);
+                Ok(Some(match self.progress.as_mut() {
+                    Some(progress) => source::resolve(model, &hub, *progress)?,
+                    None => source::resolve(model, &hub, &mut ())?,
+                }))
             }
         }
     }
 
-    fn backbone(&self, place: &Option<PathBuf>) -> Result<Transformer> {
+    /// The network, and the predictor that was chosen or belongs to it, which fits.
+    fn weights(&mut self, place: &Option<PathBuf>) -> Result<(Transformer, Search)> {
+        let chosen = self.chosen_predictor()?;
         match place {
-            Some(folder) => Ok(Transformer::load(folder, &self.options)?),
+            Some(file) if gguf::is_gguf(file) => {
+                let backbone = Transformer::load(file, &self.options)?;
+                let search = Search::beside_file(chosen, file, &backbone)?;
+                Ok((backbone, search))
+            }
+            Some(folder) => {
+                let spec = Spec::from_folder(folder)?;
+                let store = Store::of_model(folder, &spec, self.options.mapped)?;
+                let inside = Parts::inside(&store, &store.unclaimed(&spec)?)?;
+                let others = inside.as_ref().map(|(_, _, names)| names.as_slice()).unwrap_or_default();
+                let backbone = Transformer::beside(spec, &store, others, &self.options)?;
+                let search = Search::in_folder(chosen, folder, inside, &backbone)?;
+                Ok((backbone, search))
+            }
             #[cfg(feature = "embedded")]
             None => {
                 let (spec, store) = embedded::weights()?;
-                Ok(Transformer::from_store(spec, &store, &self.options)?)
+                let backbone = Transformer::from_store(spec, &store, &self.options)?;
+                let search = match chosen {
+                    Some(path) => Search::chosen(&path, &backbone)?,
+                    None => Search::found(embedded::predictor()?, &backbone)?,
+                };
+                Ok((backbone, search))
             }
             #[cfg(not(feature = "embedded"))]
             None => unreachable!("there is no other source"),
         }
     }
 
-    /// The predictor that was chosen, or the checkpoint's own; it must fit the backbone.
-    fn find_predictor(&self, place: &Option<PathBuf>, backbone: &Transformer) -> Result<Option<Predictor>> {
-        let beside = place.as_ref().map(|folder| folder.join(PREDICTOR)).filter(|file| file.exists());
-        let (predictor, path) = match (self.predictor.clone().or(beside), place) {
-            (Some(path), _) => (Predictor::load(&path)?.0, path),
-            #[cfg(feature = "embedded")]
-            (None, None) => (embedded::predictor()?, embedded::NAME.into()),
-            (None, _) => return Ok(None),
-        };
-        let fits = predictor.check_fit(backbone).and_then(|()| measures(&predictor, Measure::TotalVariation));
-        fits.map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
-        Ok(Some(predictor))
+    /// The file or folder of the predictor that was chosen, downloaded first where that is needed.
+    fn chosen_predictor(&mut self) -> Result<Option<PathBuf>> {
+        let Some(named) = &self.predictor else { return Ok(None) };
+        let hub = self.hub.clone().unwrap_or_else(hub_options);
+        Ok(Some(match self.progress.as_mut() {
+            Some(progress) => source::resolve_predictor(named, &hub, *progress)?,
+            None => source::resolve_predictor(named, &hub, &mut ())?,
+        }))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The loaded model: what every user of a checkpoint shares.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use demask_decode::dependency::Predictor;
+use demask_decode::dependency::{Predictor, Understanding};
 use demask_decode::{Context, Registry, StrategySpec};
 use demask_model::text::Tokenizer;
 use demask_model::{Backbone, SpecialIds};
@@ -29,7 +30,10 @@ pub struct Model {
     name: String,
     backbone: Arc<dyn Backbone>,
     text: Text,
-    context: Context,
+    pub(crate) context: Context,
+    pub(crate) understanding: Option<Arc<Understanding>>,
+    /// Predictors of the checkpoint's folder among which none was chosen.
+    pub(crate) several: Vec<PathBuf>,
     defaults: Defaults,
 }
 
@@ -37,7 +41,15 @@ impl Model {
     /// Puts a model together from a backbone and how it reads and writes.
     pub fn new(backbone: Arc<dyn Backbone>, text: Text) -> Self {
         let name = text.source().file_name().map_or("model".into(), |n| n.to_string_lossy().into_owned());
-        Self { name, backbone, text, context: Context::default(), defaults: Defaults::default() }
+        Self {
+            name,
+            backbone,
+            text,
+            context: Context::default(),
+            understanding: None,
+            several: Vec::new(),
+            defaults: Defaults::default(),
+        }
     }
 
     /// Loads a checkpoint folder, a GGUF file or a Hub name (`org/name`, `org/name@revision`) on the CPU, in the
@@ -63,11 +75,11 @@ impl Model {
     }
 
     /// The same with a dependency predictor, which must fit the backbone.
-    pub fn with_predictor(self, predictor: Predictor) -> Result<Self> {
+    pub fn with_predictor(mut self, predictor: Predictor) -> Result<Self> {
         predictor.check_fit(self.backbone.as_ref())?;
-        let mut context = self.context.clone();
-        context.predictor = Some(Arc::new(predictor));
-        Ok(self.with_context(context))
+        self.context.predictor = Some(Arc::new(predictor));
+        self.understanding = None;
+        Ok(self)
     }
 
     /// The same with everything that strategies may use; whoever makes it sees that it fits.

@@ -82,7 +82,7 @@ impl<'m> Steps<'m> {
             None => None,
             Some((path, dependency)) => {
                 *late.lock().unwrap_or_else(PoisonError::into_inner) =
-                    TraceFile::create(&path, &header(&job), dependency)?;
+                    TraceFile::create(&path, &header(model, &job), dependency)?;
                 Some(late)
             }
         };
@@ -96,7 +96,7 @@ impl<'m> Steps<'m> {
 
     /// The first line of a trace of this decoding; to be asked for before the first step.
     pub fn header(&self) -> TraceHeader {
-        header(&self.job)
+        header(self.model, &self.job)
     }
 
     /// The text as it stands, masks left out.

@@ -8,6 +8,7 @@ use demask_decode::{Canvas, Job, Observer, StepRecord};
 use demask_model::file::Pending;
 
 use crate::error::Result;
+use crate::model::Model;
 
 /// Writes every step, and is taken back when the decoding is over.
 #[derive(Default)]
@@ -43,6 +44,7 @@ impl Observer for TraceFile {
 }
 
 /// What a trace says first of a job that has not begun.
-pub(crate) fn header(job: &Job) -> TraceHeader {
+pub(crate) fn header(model: &Model, job: &Job) -> TraceHeader {
     TraceHeader::new(job.canvas(), job.spelling(), &job.options().cache, job.options().seed)
+        .with_predictor(model.understanding())
 }

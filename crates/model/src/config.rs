@@ -133,21 +133,32 @@ impl Spec {
         }
         let path = folder.join("config.json");
         let text = files::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
-        Self::parse(&text, &path, fields::Beside::read(folder))
+        Self::parse(&text, &path, fields::Beside::read(folder), Some(folder))
     }
 
     /// Parses the text of a `config.json`; `path` is only used in error messages.
     pub fn from_json(text: &str, path: &Path) -> Result<Self> {
-        Self::parse(text, path, fields::Beside::default())
+        Self::parse(text, path, fields::Beside::default(), None)
     }
 
-    fn parse(text: &str, path: &Path, beside: fields::Beside) -> Result<Self> {
+    fn parse(text: &str, path: &Path, beside: fields::Beside, folder: Option<&Path>) -> Result<Self> {
         let value: Value = serde_json::from_str(text)
             .map_err(|cause| Error::Json { path: path.to_owned(), cause: cause.to_string() })?;
-        let fields = Fields::new(&value, path, beside);
-        let spec = arch::by_config(&fields)?.spec(&fields)?;
-        match spec.problem() {
-            None => Ok(spec),
+        let fields = Fields::new(&value, path, beside.clone());
+        let unknown = match arch::by_config(&fields) {
+            Ok(family) => return family.spec(&fields)?.checked(&fields),
+            Err(unknown) => unknown,
+        };
+        // A wrapper names a class of its own; what it wraps may still be one of ours.
+        let inner = arch::wrapper::base_config(&value);
+        let fields = Fields::new(inner.as_ref().unwrap_or(&value), path, beside);
+        arch::wrapper::family(&fields, &value, folder, unknown)?.spec(&fields)?.checked(&fields)
+    }
+
+    /// Itself, unless something in it contradicts itself.
+    pub(crate) fn checked(self, fields: &Fields<'_>) -> Result<Self> {
+        match self.problem() {
+            None => Ok(self),
             Some((field, problem)) => Err(fields.bad(field, problem)),
         }
     }

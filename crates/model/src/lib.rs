@@ -25,6 +25,6 @@ pub use backbone::{Backbone, HiddenRow, KvCache, Pass, Query, Reuse, Rows, Shado
 pub use config::{Grid, Spec, SpecialIds};
 pub use error::{Error, Result};
 pub use layer::{Parameter, Parameters};
-pub use load::{LoadOptions, Precision};
+pub use load::{LoadOptions, Precision, names_predictor};
 pub use tabular::Tabular;
 pub use transformer::{Packed, Transformer};

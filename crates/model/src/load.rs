@@ -1,6 +1,7 @@
 //! A checkpoint's tensors as the parameters of a [`Transformer`]: mapped in place on the CPU, copied
 //! to the device elsewhere.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
@@ -90,9 +91,8 @@ impl LoadOptions {
     }
 }
 
-/// Names that do not belong to the backbone but may lie in the same file: derived buffers of old
-/// exports, and a dependency predictor.
-const TOLERATED: &[&str] = &["rotary_emb.inv_freq", "predictor", "dependency", "demask"];
+/// Names that belong to nothing but may lie in the same file: derived buffers of old exports.
+const DERIVED: &str = "rotary_emb.inv_freq";
 
 impl Transformer {
     /// Loads the checkpoint in `folder`, or a GGUF file.
@@ -101,14 +101,23 @@ impl Transformer {
             return gguf::transformer(&Gguf::open_as(folder, options.mapped)?, options);
         }
         let spec = Spec::from_folder(folder)?;
-        Self::from_store(spec, &Store::open_as(folder, options.mapped)?, options)
+        let store = Store::of_model(folder, &spec, options.mapped)?;
+        Self::from_store(spec, &store, options)
     }
 
-    /// Loads from tensors that are already open.
+    /// Loads from tensors that are already open; those that are named like a predictor's are left alone.
     pub fn from_store(spec: Spec, store: &Store, options: &LoadOptions) -> Result<Self> {
+        let marked = store.names().filter(|name| names_predictor(name)).map(str::to_owned);
+        Self::beside(spec, store, &marked.collect::<Vec<_>>(), options)
+    }
+
+    /// Loads from tensors that are already open, where these belong to somebody else: a predictor in the same files.
+    /// Any other tensor that the model does not know is refused.
+    pub fn beside(spec: Spec, store: &Store, others: &[String], options: &LoadOptions) -> Result<Self> {
         let parameters = arch::parameters(&spec)?;
         let mut used: Vec<String> = parameters.iter().flat_map(stored_names).collect();
-        used.extend(store.names().filter(|n| TOLERATED.iter().any(|t| n.contains(t))).map(str::to_owned));
+        used.extend(store.names().filter(|name| name.contains(DERIVED)).map(str::to_owned));
+        used.extend_from_slice(others);
         store.unused(&used)?;
         let norm = match parameters.iter().find(|p| p.role == role::NORM) {
             Some(norm) => store.tensor_shaped(&norm.tensor(), &norm.shape)?.to_f32(),
@@ -123,12 +132,48 @@ impl Transformer {
 }
 
 impl Store {
-    /// Identifies the weights of a model of this shape: a digest of every tensor, a predictor's apart.
+    /// Opens the checkpoint in a folder for a model of this shape. A wrapper around the model keeps its tensors under a
+    /// prefix (`backbone.model.layers…`); here they have the names of their family.
+    pub fn of_model(folder: &Path, spec: &Spec, mapped: bool) -> Result<Self> {
+        let store = Self::open_as(folder, mapped)?;
+        match store.prefix(spec)? {
+            Some(prefix) => store.without_prefix(&prefix),
+            None => Ok(store),
+        }
+    }
+
+    /// What stands before the names of the model's tensors, where something does.
+    pub(crate) fn prefix(&self, spec: &Spec) -> Result<Option<String>> {
+        let parameters = arch::parameters(spec)?;
+        let first = parameters.first().map(Parameter::tensor).unwrap_or_default();
+        if self.contains(&first) {
+            return Ok(None);
+        }
+        let before = |name: &str| Some(name.strip_suffix(&first)?.to_owned()).filter(|p| p.ends_with('.'));
+        let mut prefixes = self.names().filter_map(before);
+        Ok(prefixes.next().filter(|_| prefixes.next().is_none()))
+    }
+
+    /// Tensors that a model of this shape has no use for, sorted: a predictor's, if one lies in the same files.
+    pub fn unclaimed(&self, spec: &Spec) -> Result<Vec<&str>> {
+        let claimed: Vec<String> = arch::parameters(spec)?.iter().flat_map(stored_names).collect();
+        Ok(self.left_over(&claimed).into_iter().filter(|name| !name.contains(DERIVED)).collect())
+    }
+
+    /// Identifies the weights of a model of this shape: a digest of every tensor that belongs to it.
     pub fn fingerprint(&self, spec: &Spec) -> String {
-        let own = self.names().filter(|name| !TOLERATED.iter().any(|t| name.contains(t)));
+        let claimed = arch::parameters(spec).unwrap_or_default();
+        let claimed: HashSet<String> = claimed.iter().flat_map(stored_names).collect();
+        let own = self.names().filter(|name| claimed.contains(*name));
         let contents: Vec<Content<'_>> = own.filter_map(|name| self.content(name)).collect();
         digest(&about(spec), &contents)
     }
+}
+
+/// Whether a tensor's name says that it belongs to a dependency predictor.
+pub fn names_predictor(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["predictor", "dependency", "demask"].iter().any(|mark| name.contains(mark))
 }
 
 /// Everything besides the weights that a model's numbers depend on.
@@ -169,7 +214,7 @@ pub(crate) fn old_fingerprint(spec: &Spec, norm: &[f32]) -> String {
 }
 
 /// The names under which a checkpoint may store a parameter.
-fn stored_names(parameter: &Parameter) -> Vec<String> {
+pub(crate) fn stored_names(parameter: &Parameter) -> Vec<String> {
     let mut names: Vec<String> = parameter.tensors().map(|(name, _)| name).collect();
     if parameter.quantises() {
         names.extend([packed_name(&parameter.name), scale_name(&parameter.name)]);

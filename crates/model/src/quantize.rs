@@ -59,12 +59,12 @@ pub fn weighed(
     let refuse = |problem: String| Error::Plan { path: to.to_path_buf(), problem };
     let config_path = from.join("config.json");
     let text = fs::read_to_string(&config_path).map_err(Error::read(&config_path))?;
-    let spec = Spec::from_json(&text, &config_path)?;
+    let spec = Spec::from_folder(from)?;
     let mut config: Value = serde_json::from_str(&text).map_err(Error::json(&config_path))?;
     if to.join("config.json").exists() {
         return Err(refuse("it already holds a checkpoint; name another folder".into()));
     }
-    let store = Store::open(from)?;
+    let store = Store::of_model(from, &spec, true)?;
     if store.names().any(|name| name.ends_with(".weight_packed")) {
         return Err(refuse(format!("{} is quantised already", from.display())));
     }

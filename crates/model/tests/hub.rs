@@ -1,255 +1,24 @@
-//! Hub names, against a server of our own on loopback that speaks the Hub's paths: the listing of a revision, `resolve`
-//! with ranges, redirects to a content store, commits, etags, tokens, and the ways all of this can fail.
+//! Hub names, against a server of our own on loopback that speaks the Hub's paths.
+
+#[path = "support/hub.rs"]
+mod hub;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use demask_model::checkpoint::Store;
 use demask_model::checkpoint::source::{
-    HubOptions, Progress, resolve, resolve_dataset, resolve_description, resolve_files,
+    HubOptions, Progress, resolve, resolve_dataset, resolve_description, resolve_files, resolve_predictor,
 };
 use demask_model::checkpoint::synthetic::{self, Init};
 use demask_model::checkpoint::write::Options;
 use demask_model::checkpoint::{Dtype, INDEX};
 use demask_model::text::Tokenizer;
+use hub::{NAME, Server, etag};
 use tempfile::TempDir;
-
-const NAME: &str = "Dream-org/Toy";
-
-/// What the server holds and how it misbehaves.
-#[derive(Default)]
-struct Hub {
-    /// Revision to commit.
-    revisions: BTreeMap<String, String>,
-    /// Commit to files.
-    commits: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
-    /// If set, files are given only to bearers of it.
-    token: Option<String>,
-    /// Whether `/api/models` is there.
-    unlisted: bool,
-    /// File bodies that break off halfway, this many times.
-    broken: usize,
-    /// Whether ranges that resume a file are answered with the whole file.
-    ignores_ranges: bool,
-    /// Every request is answered with this.
-    status: Option<u16>,
-    /// Requests for a path that contains this are never answered.
-    silent: Option<&'static str>,
-    /// Files are sent in so many pieces, with a pause between them.
-    pieces: Option<(usize, Duration)>,
-    /// `method path range` of every request.
-    log: Vec<String>,
-}
-
-#[derive(Clone)]
-struct Server {
-    address: String,
-    hub: Arc<Mutex<Hub>>,
-}
-
-impl Server {
-    fn start(files: BTreeMap<String, Vec<u8>>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let server = Self { address, hub: Arc::default() };
-        server.push("main", "c0ffee01", files);
-        let accepting = server.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let server = accepting.clone();
-                thread::spawn(move || server.answer(stream.unwrap()));
-            }
-        });
-        server
-    }
-
-    fn push(&self, revision: &str, commit: &str, files: BTreeMap<String, Vec<u8>>) {
-        self.with(|hub| {
-            hub.revisions.insert(revision.to_owned(), commit.to_owned());
-            hub.revisions.insert(commit.to_owned(), commit.to_owned());
-            hub.commits.insert(commit.to_owned(), files);
-        });
-    }
-
-    fn with<T>(&self, change: impl FnOnce(&mut Hub) -> T) -> T {
-        change(&mut self.hub.lock().unwrap())
-    }
-
-    fn take_log(&self) -> Vec<String> {
-        self.with(|hub| std::mem::take(&mut hub.log))
-    }
-
-    fn answer(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream);
-        let mut lines = Vec::new();
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            match line.trim_end() {
-                "" => break,
-                line => lines.push(line.to_owned()),
-            }
-        }
-        let mut words = lines[0].split(' ');
-        let (method, path) = (words.next().unwrap(), words.next().unwrap());
-        let header = |name: &str| {
-            let line =
-                lines.iter().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}: ")))?;
-            Some(line[name.len() + 2..].to_owned())
-        };
-        let (range, authorization) = (header("range"), header("authorization"));
-        let mut hub = self.hub.lock().unwrap();
-        hub.log.push(format!("{method} {path} {}", range.as_deref().unwrap_or("-")));
-        let response = hub.respond(&self.address, method, path, range, authorization);
-        let (silent, pieces) = (hub.silent.is_some_and(|part| path.contains(part)), hub.pieces);
-        drop(hub);
-        if silent {
-            loop {
-                thread::park();
-            }
-        }
-        let (count, pause) = pieces.unwrap_or((1, Duration::ZERO));
-        for piece in response.chunks(response.len().div_ceil(count)) {
-            let _ = reader.get_mut().write_all(piece);
-            thread::sleep(pause);
-        }
-    }
-}
-
-impl Hub {
-    fn respond(
-        &mut self,
-        address: &str,
-        method: &str,
-        path: &str,
-        range: Option<String>,
-        authorization: Option<String>,
-    ) -> Vec<u8> {
-        if let Some(status) = self.status {
-            return reply(status, &[], b"");
-        }
-        let path = path.replace("%2F", "/");
-        for kind in ["models", "datasets"] {
-            if let Some(revision) = path.strip_prefix(&format!("/api/{kind}/{NAME}/revision/")) {
-                return self.list(revision);
-            }
-        }
-        if let Some(hash) = path.strip_prefix("/content/") {
-            let found = self.commits.values().flat_map(BTreeMap::values).find(|file| etag(file) == hash);
-            let file = found.unwrap().clone();
-            return self.send(method, &file, range, &[]);
-        }
-        let relative = path.strip_prefix("/moved");
-        let Some((revision, file)) = relative
-            .unwrap_or(&path)
-            .trim_start_matches("/datasets")
-            .strip_prefix(&format!("/{NAME}/resolve/"))
-            .and_then(|rest| self.split(rest))
-        else {
-            // The Hub does not tell strangers whether a repository exists.
-            return reply(401, &[], b"");
-        };
-        if self.token.as_ref().is_some_and(|token| authorization != Some(format!("Bearer {token}"))) {
-            return reply(401, &[], b"");
-        }
-        let Some(commit) = self.revisions.get(revision).cloned() else {
-            return reply(404, &[("x-error-code", "RevisionNotFound".to_owned())], b"");
-        };
-        let Some(contents) = self.commits[&commit].get(file).cloned() else {
-            return reply(404, &[("x-error-code", "EntryNotFound".to_owned())], b"");
-        };
-        let mut headers = vec![("x-repo-commit", commit), ("etag", format!("\"{}\"", etag(&contents)))];
-        if file.ends_with(".safetensors") {
-            headers[1].1 = "\"of the pointer\"".to_owned();
-            headers.push(("x-linked-etag", format!("\"{}\"", etag(&contents))));
-            headers.push(("x-linked-size", contents.len().to_string()));
-            headers.push(("location", format!("{address}/content/{}", etag(&contents))));
-            return reply(302, &headers, b"");
-        }
-        if file == "tokenizer.json" && relative.is_none() {
-            headers.push(("location", format!("/moved{path}")));
-            return reply(307, &headers, b"");
-        }
-        self.send(method, &contents, range, &headers)
-    }
-
-    /// Revision and file; both may have slashes.
-    fn split<'p>(&self, rest: &'p str) -> Option<(&'p str, &'p str)> {
-        let known = self.revisions.keys().find_map(|revision| {
-            Some((&rest[..revision.len()], rest.strip_prefix(revision.as_str())?.strip_prefix('/')?))
-        });
-        known.or_else(|| rest.rsplit_once('/'))
-    }
-
-    fn list(&self, revision: &str) -> Vec<u8> {
-        let Some(commit) = self.revisions.get(revision).filter(|_| !self.unlisted) else {
-            return reply(404, &[], b"");
-        };
-        let siblings: Vec<_> =
-            self.commits[commit].keys().map(|file| serde_json::json!({ "rfilename": file })).collect();
-        let body = serde_json::json!({ "sha": commit, "siblings": siblings, "private": false }).to_string();
-        reply(200, &[("content-type", "application/json".to_owned())], body.as_bytes())
-    }
-
-    fn send(
-        &mut self,
-        method: &str,
-        file: &[u8],
-        range: Option<String>,
-        headers: &[(&str, String)],
-    ) -> Vec<u8> {
-        let range = range.unwrap_or_else(|| "bytes=0-".to_owned());
-        let (from, to) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
-        let from: usize = from.parse().unwrap();
-        let whole = to.is_empty();
-        if from >= file.len() {
-            return reply(416, &[], b"");
-        }
-        if self.ignores_ranges && from > 0 {
-            return reply(200, headers, file);
-        }
-        let to = if whole { file.len() - 1 } else { to.parse::<usize>().unwrap().min(file.len() - 1) };
-        let mut headers = headers.to_vec();
-        headers.push(("content-range", format!("bytes {from}-{to}/{}", file.len())));
-        headers.push(("accept-ranges", "bytes".to_owned()));
-        let mut response = reply(206, &headers, &file[from..=to]);
-        if method == "HEAD" {
-            response.truncate(response.len() - (to - from + 1));
-        } else if whole && self.broken > 0 {
-            self.broken -= 1;
-            response.truncate(response.len() - (to - from) / 2 - 1);
-        }
-        response
-    }
-}
-
-fn reply(status: u16, headers: &[(&str, String)], body: &[u8]) -> Vec<u8> {
-    let mut response =
-        format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
-    for (name, value) in headers {
-        response.push_str(&format!("{name}: {value}\r\n"));
-    }
-    response.push_str("\r\n");
-    let mut response = response.into_bytes();
-    response.extend(body);
-    response
-}
-
-/// Any name that depends on the contents.
-fn etag(file: &[u8]) -> String {
-    let hash = file
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    format!("{hash:016x}")
-}
 
 /// The test fixture's text files with sharded weights.
 fn repository() -> BTreeMap<String, Vec<u8>> {
@@ -628,4 +397,47 @@ fn of_a_dataset_only_the_wanted_files_are_fetched() {
     let other = |file: &str| file.starts_with("socratic/");
     let error = resolve_files(NAME, &other, &offline, &mut ()).unwrap_err().to_string();
     assert!(error.contains("HF_HUB_OFFLINE"), "{error}");
+}
+
+#[test]
+fn a_predictor_of_its_own_repository_is_fetched_under_any_name() {
+    let file = |name: &str| (name.to_owned(), format!("contents of {name}").into_bytes());
+    // What a repository holds, and which of it a predictor is looked for in.
+    let cases: [(&[&str], &[&str]); 4] = [
+        (
+            &["README.md", "predictor.safetensors", "predictor.json"],
+            &["predictor.safetensors", "predictor.json"],
+        ),
+        (&["config.json", "model.safetensors"], &["model.safetensors"]),
+        (&["model.safetensors", "dependency_head.safetensors"], &["dependency_head.safetensors"]),
+        (&["README.md"], &[]),
+    ];
+    for (files, wanted) in cases {
+        let files: BTreeMap<_, _> = files.iter().map(|name| file(name)).collect();
+        let (server, home) = (Server::start(files.clone()), tempfile::tempdir().unwrap());
+        let online = options(&server, &home);
+        match resolve_predictor(Path::new(NAME), &online, &mut ()) {
+            Err(error) => {
+                assert!(wanted.is_empty() && error.to_string().contains("no .safetensors"), "{error}")
+            }
+            Ok(folder) => {
+                for name in files.keys() {
+                    assert_eq!(folder.join(name).exists(), wanted.contains(&name.as_str()), "{name}");
+                }
+                let offline = HubOptions { offline: true, ..online };
+                assert_eq!(resolve_predictor(Path::new(NAME), &offline, &mut ()).unwrap(), folder);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_model_brings_its_predictor_along_whatever_its_name() {
+    let mut files = repository();
+    files.insert("row_predictor.safetensors".to_owned(), b"a predictor".to_vec());
+    files.insert("consolidated.safetensors".to_owned(), b"all weights once more".to_vec());
+    let (server, home) = (Server::start(files), tempfile::tempdir().unwrap());
+    let folder = resolve(NAME, &options(&server, &home), &mut ()).unwrap();
+    assert!(folder.join("row_predictor.safetensors").exists());
+    assert!(!folder.join("consolidated.safetensors").exists());
 }

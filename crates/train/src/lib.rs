@@ -1,5 +1,6 @@
 //! Training: TV cache, dependency predictor, other parts beside the backbone, pre-training of small backbones.
 
+pub mod calibrate;
 pub mod data;
 pub mod error;
 pub mod fit;

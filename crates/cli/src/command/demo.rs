@@ -11,7 +11,7 @@ use demask::eval::run::suite::{Generated, Suite};
 use demask::eval::task::{self, Split};
 use demask::{Decoding, Model, Prompt, counted};
 
-use crate::args::{CanvasArgs, ModelArgs};
+use crate::args::{CanvasArgs, ModelArgs, announce};
 use crate::replay::{Panel, play};
 
 /// Shows prompts to try, and DEMASK beside one-token decoding on one of them
@@ -68,6 +68,7 @@ fn compare(args: &Args, model: &Model, suite: &Generated) -> Result<()> {
     let item = suite.item(args.problem, model.text())?;
     let mut strategies = args.strategy.clone();
     if strategies.is_empty() {
+        announce(model, &Decoding::default());
         strategies.extend([model.strategy(&Decoding::default()), "entropy".parse()?]);
         strategies.dedup();
     }

@@ -10,6 +10,7 @@ use demask::eval::report::summary::Summary;
 use demask::eval::run;
 use demask::{Decoding, Shard};
 
+use crate::args::announce;
 use crate::evaluation::{EvalArgs, Evaluation, SplitArg};
 
 /// Evaluates strategies on tasks: accuracy, steps, tokens per forward pass, time, speed-up
@@ -82,6 +83,7 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     }
     let model = args.eval.model.open()?;
     if strategies.is_empty() {
+        announce(&model, &Decoding::default());
         strategies.push(model.strategy(&Decoding::default()));
     }
     // A strategy that lacks something (a predictor) is refused before the first forward pass.

@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
     };
     remark(&model, &prompt)?;
-    let decoding = args.decode.decoding();
+    let decoding = args.decode.decoding_with(&model);
     let recorder = Arc::new(Mutex::new(Recorder::default()));
     let generate = model.generate(prompt).decoding(decoding.clone()).observer(recorder.clone());
     let answer = args.show.watched(generate, &model).run()?;

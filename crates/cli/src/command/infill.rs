@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(before) => prompt.behind(before),
         None => prompt,
     };
-    let generate = model.generate(prompt).decoding(args.decode.decoding());
+    let generate = model.generate(prompt).decoding(args.decode.decoding_with(&model));
     let answer = args.show.watched(generate, &model).run().map_err(hint)?;
     show(&answer, &args.show)
 }

@@ -12,7 +12,7 @@ use demask::decode::{CacheSpec, EosPolicy, StrategySpec};
 use demask::serve::{Doors, Patience, Served, ServerSettings};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::ModelArgs;
+use crate::args::{ModelArgs, announce};
 
 /// Where the key is read from when the flag is absent; flags are visible to other users of the machine.
 const API_KEY: &str = "DEMASK_API_KEY";
@@ -32,7 +32,7 @@ pub struct Args {
     /// Name of the model in the API [default: the checkpoint's]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Decoder of requests that name none [default: demask, or entropy without a predictor]
+    /// Decoder of requests that name none [default: demask, or threshold without a predictor]
     #[arg(long, short = 's', value_name = "STRATEGY")]
     pub strategy: Option<StrategySpec>,
     /// What an end-of-sequence does in requests that do not say
@@ -101,6 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
         cache: args.cache.clone(),
         ..Decoding::default()
     };
+    announce(&model, &decoding);
     model.strategy(&decoding).build(model.context())?;
     let tasks = (args.tasks || args.model.model.is_none()).then(|| Arc::new(tasks::Offered) as _);
     let (name, served) = (model.name().to_owned(), Served { model, decoding, tasks });

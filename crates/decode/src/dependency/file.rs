@@ -11,12 +11,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::{Dtype, Mapped, Store, write};
-use demask_model::{Backbone, Rows};
+use demask_model::{Backbone, Rows, names_predictor};
 
 use crate::dependency::Measure;
+use crate::dependency::beside::{Calibrated, file_names, files_in};
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
 use crate::dependency::reading::Reading;
@@ -57,6 +59,15 @@ pub struct Understanding {
     pub assumed: Vec<String>,
     /// Tensors that are not part of the predictor.
     pub ignored: usize,
+    /// The file beside it that says what it does not say itself; see [`Calibrated`](super::Calibrated).
+    pub beside: Option<PathBuf>,
+}
+
+impl Understanding {
+    /// What was made of it, without where it is: the same on every machine, for records.
+    pub fn summary(&self) -> String {
+        Summary(self).to_string()
+    }
 }
 
 impl Predictor {
@@ -96,20 +107,44 @@ impl Predictor {
 }
 
 impl Parts {
-    /// Reads a predictor's file, or the predictor in a checkpoint folder: `predictor.safetensors`, or
-    /// tensors among the backbone's own.
+    /// Reads a predictor's file, or the predictor in a folder: a file of any name, or tensors among a model's own.
     pub fn load(path: &Path) -> Result<(Self, Understanding)> {
-        let store = match path.join(FILE_NAME) {
-            file if file.exists() => Store::open_file(file)?,
-            _ if path.is_dir() => Store::open(path)?,
-            _ => Store::open_file(path)?,
-        };
-        Self::from_store(&store)
+        if !path.is_dir() {
+            return Self::from_file(path);
+        }
+        match &files_in(path)[..] {
+            [] => Self::from_store(&Store::open(path)?),
+            [file] => Self::from_file(file),
+            several => Err(Error::Predictor(format!(
+                "{} holds several predictors ({}); name the file",
+                path.display(),
+                file_names(several)
+            ))),
+        }
+    }
+
+    /// Reads a predictor's file, with what was found out about it.
+    fn from_file(path: &Path) -> Result<(Self, Understanding)> {
+        Reading::new(&Store::open_file(path)?).with(Calibrated::facts(path)).parts()
     }
 
     /// Reads a predictor from tensors that are open.
     pub fn from_store(store: &Store) -> Result<(Self, Understanding)> {
-        Reading::new(store).parts()
+        Reading::new(store).with(Calibrated::facts(store.path())).parts()
+    }
+
+    /// Reads a predictor from the tensors that a model does not claim, and says which those are. `None` where they do
+    /// not look like one; tensors that are named like one and cannot be read are an error.
+    pub fn inside(store: &Store, unclaimed: &[&str]) -> Result<Option<(Self, Understanding, Vec<String>)>> {
+        let place = store.path();
+        let folder = place.parent().filter(|_| place.is_file()).unwrap_or(place);
+        let reading = || Reading::inside(store, unclaimed).with(Calibrated::facts(folder));
+        let tensors = reading().tensors();
+        if tensors.is_empty() && !unclaimed.iter().any(|name| names_predictor(name)) {
+            return Ok(None);
+        }
+        let (parts, understanding) = reading().parts()?;
+        Ok(Some((parts, Understanding { path: folder.to_path_buf(), ..understanding }, tensors)))
     }
 
     /// Writes our layout, through a temporary neighbour.
@@ -174,13 +209,32 @@ impl Parts {
 
 impl fmt::Display for Understanding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), Summary(self))?;
+        match &self.beside {
+            Some(path) => write!(f, "; completed by {}", path.display()),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Summary<'a>(&'a Understanding);
+
+impl Deref for Summary<'_> {
+    type Target = Understanding;
+
+    fn deref(&self) -> &Understanding {
+        self.0
+    }
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, measure } =
             &self.metadata;
         let dtypes: Vec<String> = self.dtypes.iter().map(ToString::to_string).collect();
         write!(
             f,
-            "{}: {} of width {}, {} as {}, {}; reads hidden row {} {} the final norm",
-            self.path.display(),
+            "{} of width {}, {} as {}, {}; reads hidden row {} {} the final norm",
             if self.heads == 1 { "one head".to_owned() } else { format!("{} heads", self.heads) },
             self.width,
             if self.merged { "merged W" } else { "W_Q and W_K" },

@@ -4,6 +4,7 @@
 //! Two sources: the learned [`Predictor`] (one product over hidden rows) and the [`Oracle`] (reveal
 //! and measure). The oracle also makes the TV cache and checks sub-additivity.
 
+mod beside;
 mod file;
 mod names;
 mod oracle;
@@ -16,6 +17,7 @@ use demask_model::HiddenRow;
 use crate::error::Result;
 use crate::strategy::Step;
 
+pub use beside::{Calibrated, file_names, files_in};
 pub use file::{FILE_NAME, Layout, Understanding};
 pub use oracle::{Draws, Masked, Measure, Oracle, Reveals, Set};
 pub use parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};

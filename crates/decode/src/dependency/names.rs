@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use demask_model::names_predictor;
+
 /// Part of a predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
@@ -43,10 +45,7 @@ pub(super) struct Meaning {
 /// Tensors that can belong to a predictor: in a backbone's own checkpoint only those marked as such.
 pub(super) fn candidates<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let names: Vec<&str> = names.collect();
-    let marked = |name: &&str| {
-        let name = name.to_lowercase();
-        ["predictor", "dependency", "demask"].iter().any(|mark| name.contains(mark))
-    };
+    let marked = |name: &&str| names_predictor(name);
     if names.iter().any(marked) {
         return names.into_iter().filter(marked).collect();
     }

@@ -1,9 +1,10 @@
 //! Making sense of a predictor's file, ours or another program's, tensor by tensor.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use demask_model::checkpoint::{Dtype, Store};
-use demask_model::{HiddenRow, Rows};
+use demask_model::{HiddenRow, Rows, names_predictor};
 
 use crate::dependency::Measure;
 use crate::dependency::file::{Layout, Understanding};
@@ -15,14 +16,49 @@ use crate::error::{Error, Result};
 /// A file being made sense of.
 pub(super) struct Reading<'a> {
     store: &'a Store,
-    about: &'a BTreeMap<String, String>,
+    /// Tensors that may be the predictor's.
+    names: Vec<&'a str>,
+    /// They lie among a model's own tensors, so one without a telling name is not taken.
+    among_others: bool,
+    about: BTreeMap<String, String>,
+    beside: Option<PathBuf>,
     assumed: Vec<String>,
     dtypes: Vec<Dtype>,
 }
 
 impl<'a> Reading<'a> {
+    /// Of a file of its own.
     pub(super) fn new(store: &'a Store) -> Self {
-        Self { store, about: store.metadata(), assumed: Vec::new(), dtypes: Vec::new() }
+        Self {
+            store,
+            names: store.names().collect(),
+            among_others: false,
+            about: store.metadata().clone(),
+            beside: None,
+            assumed: Vec::new(),
+            dtypes: Vec::new(),
+        }
+    }
+
+    /// Of the tensors that a model leaves over.
+    pub(super) fn inside(store: &'a Store, unclaimed: &[&'a str]) -> Self {
+        Self { names: unclaimed.to_vec(), among_others: true, ..Self::new(store) }
+    }
+
+    /// With what was found out about it and written beside it; what the file says itself wins.
+    pub(super) fn with(mut self, beside: Option<(PathBuf, BTreeMap<String, String>)>) -> Self {
+        let Some((path, facts)) = beside else { return self };
+        let before = self.about.len();
+        for (key, value) in facts {
+            self.about.entry(key).or_insert(value);
+        }
+        self.beside = (self.about.len() > before).then_some(path);
+        self
+    }
+
+    /// The tensors that are the predictor's; none where they do not look like one.
+    pub(super) fn tensors(&self) -> Vec<String> {
+        self.roles().map_or_else(|_| Vec::new(), |found| found.into_values().collect())
     }
 
     /// The parts, and what was made of the file.
@@ -67,14 +103,15 @@ impl<'a> Reading<'a> {
             projection: parts.projection.as_ref().map(|p| (p.first.width, p.activation)),
             metadata: parts.metadata.clone(),
             assumed: self.assumed,
-            ignored: self.store.names().len() - found.len(),
+            ignored: self.names.len() - found.len(),
+            beside: self.beside,
         };
         Ok((parts, understanding))
     }
 
     /// Which tensor plays which part.
     fn roles(&self) -> Result<BTreeMap<(Role, usize), String>> {
-        let candidates = names::candidates(self.store.names());
+        let candidates = names::candidates(self.names.iter().copied());
         let mut found = BTreeMap::new();
         for &name in &candidates {
             let Some(part) = names::parse(name) else { continue };
@@ -91,7 +128,7 @@ impl<'a> Reading<'a> {
                 return Err(self.bad(&format!("`{other}` and `{name}` both look like its {}", part.role)));
             }
         }
-        if found.is_empty() {
+        if found.is_empty() && (!self.among_others || candidates.iter().any(|name| names_predictor(name))) {
             // A lone square matrix of any name can only be W.
             let square = |name: &&str| self.store.shape(name).is_ok_and(|s| s.len() == 2 && s[0] == s[1]);
             let mut squares = candidates.iter().copied().filter(square);

@@ -92,7 +92,8 @@ impl Cell<'_> {
 
     fn trace(&self, canvas: &Canvas) -> Result<Arc<Mutex<TraceWriter<Vec<u8>>>>> {
         let Decoding { cache, seed, .. } = &self.plan.decoding;
-        let header = trace::TraceHeader::new(canvas, self.strategy, cache, *seed);
+        let header = trace::TraceHeader::new(canvas, self.strategy, cache, *seed)
+            .with_predictor(self.model.understanding());
         let writer = TraceWriter::new(Vec::new(), &header, true).map_err(demask_decode::Error::Trace)?;
         Ok(Arc::new(Mutex::new(writer)))
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use demask_decode::dependency::Predictor;
+use demask_decode::dependency::{Predictor, Understanding};
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_engine::{Decoding, Model};
 use demask_model::Rows;
@@ -27,6 +27,9 @@ pub struct RunHeader {
     pub precision: String,
     /// Fingerprint of the dependency predictor.
     pub predictor: Option<String>,
+    /// What was made of the predictor's file; compared where both runs say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub understood: Option<String>,
     /// Which part of the data, as `test`.
     pub split: String,
     /// Token drawing.
@@ -59,6 +62,7 @@ impl RunHeader {
             backbone: model.backbone().fingerprint(),
             precision: model.backbone().precision(),
             predictor: model.predictor().map(predictor_fingerprint),
+            understood: model.understanding().map(Understanding::summary),
             split: split.into(),
             sampling: decoding.sampling(&model.defaults().sampling)?,
             eos: decoding.eos,
@@ -74,7 +78,10 @@ impl RunHeader {
 
     /// Says how another header differs in anything but the model's name.
     pub fn agrees(&self, other: &Self) -> std::result::Result<(), String> {
-        let other = Self { model: self.model.clone(), ..other.clone() };
+        let mut other = Self { model: self.model.clone(), ..other.clone() };
+        if self.understood.is_none() || other.understood.is_none() {
+            other.understood.clone_from(&self.understood);
+        }
         if *self == other {
             return Ok(());
         }

@@ -16,6 +16,7 @@ mod qwen2;
 mod refuse;
 mod rnd1;
 mod sdar;
+pub(crate) mod wrapper;
 
 pub(crate) use refuse::OWN_QUANTISATION;
 

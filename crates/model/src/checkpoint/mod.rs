@@ -20,7 +20,7 @@ pub use bytes::Bytes;
 pub use map::guard_mappings;
 pub use mapped::{Dtype, Mapped};
 pub use quantized::Quantized;
-pub use store::Store;
+pub use store::{Store, weight_files};
 pub(crate) use store::{bytes_of, shard_names};
 
 /// The weights of an unsharded checkpoint.

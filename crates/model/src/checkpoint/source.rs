@@ -122,6 +122,16 @@ pub fn resolve_description(
     }
 }
 
+/// Where a dependency predictor is: the file or folder that is named, or the folder of a Hub repository of its own,
+/// downloaded where the cache does not hold it.
+pub fn resolve_predictor(named: &Path, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
+    let text = named.to_str().filter(|text| !named.exists() && !text.ends_with(".safetensors"));
+    match text.map(Source::parse) {
+        Some(Ok(Source::Hub(name))) => hub::predictor(&name, options, progress),
+        _ => Ok(named.to_path_buf()),
+    }
+}
+
 /// The folder with the data files of a dataset on the Hub, `org/name[@revision]`, downloaded where the cache does not
 /// hold them.
 pub fn resolve_dataset(dataset: &str, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {

@@ -169,6 +169,20 @@ impl Store {
         Some(Content { name, format, shape, bytes: self.slice(located) })
     }
 
+    /// The same tensors, those under `prefix` by the rest of their names.
+    pub(crate) fn without_prefix(mut self, prefix: &str) -> Result<Self> {
+        let mut tensors = BTreeMap::new();
+        for (name, located) in self.tensors {
+            let bare = name.strip_prefix(prefix).unwrap_or(&name).to_owned();
+            if tensors.insert(bare, located).is_some() {
+                let cause = format!("tensor `{name}` is there twice, with and without the prefix `{prefix}`");
+                return Err(Error::Safetensors { path: self.path, cause });
+            }
+        }
+        self.tensors = tensors;
+        Ok(self)
+    }
+
     /// The tensors no one asked for, sorted.
     pub fn left_over<S: AsRef<str>>(&self, used: &[S]) -> Vec<&str> {
         let used: HashSet<&str> = used.iter().map(AsRef::as_ref).collect();
@@ -261,6 +275,12 @@ pub(crate) fn bytes_of(path: &Path, mapped: bool) -> Result<Bytes> {
     }
     let bytes = files::read_at_most(path, u64::MAX - 1).map_err(Error::read(path))?;
     Ok(Bytes::from(Cow::Owned(bytes)))
+}
+
+/// The names of the files in a folder that hold a checkpoint's weights.
+pub fn weight_files(folder: &Path) -> BTreeSet<String> {
+    let shards = shard_names(&folder.join(INDEX)).unwrap_or_default();
+    shards.into_iter().chain([WEIGHTS.to_owned()]).collect()
 }
 
 /// The files an index names.

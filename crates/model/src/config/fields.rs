@@ -29,6 +29,11 @@ impl<'a> Fields<'a> {
         Self { value, path, beside }
     }
 
+    /// Of a config inside another; messages about it are not shown.
+    pub(crate) fn bare(value: &'a Value) -> Self {
+        Self::new(value, Path::new(""), Beside::default())
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.path

@@ -34,7 +34,8 @@ struct Denoising {
 pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
     let asked = parse(&server, body, read).await?;
     let (served, request, canvas) = (&server.served, &asked.request, &asked.order.canvas);
-    let header = TraceHeader::new(canvas, &request.strategy, &request.decoding.cache, request.decoding.seed);
+    let header = TraceHeader::new(canvas, &request.strategy, &request.decoding.cache, request.decoding.seed)
+        .with_predictor(served.model.understanding());
     let mut start = json!(header);
     start["id"] = server.ids.next("denoise").into();
     start["model"] = served.model.name().into();

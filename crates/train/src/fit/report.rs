@@ -202,7 +202,7 @@ impl Sums {
 }
 
 /// Spearman's correlation: Pearson's over ranks, ties sharing their mean rank.
-fn rank_correlation(pairs: &[(f32, f32)]) -> f64 {
+pub(crate) fn rank_correlation(pairs: &[(f32, f32)]) -> f64 {
     let a = ranks(pairs.iter().map(|pair| pair.0));
     let b = ranks(pairs.iter().map(|pair| pair.1));
     let mean = (pairs.len() as f64 - 1.0) / 2.0;

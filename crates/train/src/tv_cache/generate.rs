@@ -11,7 +11,7 @@ use demask_model::files::{self, Lock};
 use demask_model::{Backbone, SpecialIds};
 
 use super::columns::Kept;
-use super::format::Writer;
+use super::format::{Example, Writer};
 use super::manifest::{FileEntry, Manifest, TvCacheHeader};
 use super::mask::{padded, randomness};
 use super::measure::{Masking, Measure, tasks};
@@ -115,14 +115,7 @@ impl Generator<'_> {
     }
 
     fn make_file(&self, header: &TvCacheHeader, file: usize, done: &mut dyn FnMut(Step)) -> Result<()> {
-        let range = self.range(header, file);
-        let (mut responses, mut refused) = (Vec::new(), Vec::new());
-        for (row, read) in range.clone().zip(self.source.read(range)?) {
-            match read.and_then(|response| self.canvas(row, response)) {
-                Ok(response) => responses.push(response),
-                Err(why) => refused.push(why),
-            }
-        }
+        let (responses, refused) = self.read(self.range(header, file))?;
         done(Step { responses: refused.len(), refused: refused.len(), ..Step::default() });
         let tasks: Vec<Masking<'_>> =
             responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
@@ -155,6 +148,35 @@ impl Generator<'_> {
             ("file", json(serde_json::to_string(&entry))?),
             ("refused", json(serde_json::to_string(&refused))?),
         ])
+    }
+
+    /// Measures all responses and keeps the examples in memory: for a few of them, where nothing is to be written.
+    pub fn examples(&self) -> Result<Vec<Example>> {
+        self.settings.check()?;
+        let header = TvCacheHeader::new(self.backbone, self.source, self.settings);
+        let (responses, _) = self.read(0..header.responses)?;
+        let tasks: Vec<Masking<'_>> =
+            responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
+        let measure =
+            Measure { backbone: self.backbone, settings: self.settings, token_budget: self.token_budget };
+        let mut all = Vec::new();
+        measure.each(&tasks, &mut |_, _, examples| {
+            all.extend(examples);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// The responses of a range as canvases, and why others are not among them.
+    fn read(&self, range: std::ops::Range<usize>) -> Result<(Vec<(Response, Vec<u32>)>, Vec<Refused>)> {
+        let (mut responses, mut refused) = (Vec::new(), Vec::new());
+        for (row, read) in range.clone().zip(self.source.read(range)?) {
+            match read.and_then(|response| self.canvas(row, response)) {
+                Ok(response) => responses.push(response),
+                Err(why) => refused.push(why),
+            }
+        }
+        Ok((responses, refused))
     }
 
     /// Prompt and ended response in one row of tokens, or why not.

@@ -15,7 +15,9 @@ pub(super) struct Local<'a> {
 impl<'a> Local<'a> {
     /// Loads the model the flags name.
     pub(super) fn open(args: &'a Args) -> Result<Self> {
-        Ok(Self { model: args.model.open()?, args })
+        let model = args.model.open()?;
+        args.decode.decoding_with(&model);
+        Ok(Self { model, args })
     }
 }
 

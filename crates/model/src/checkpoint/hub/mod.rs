@@ -22,19 +22,17 @@ use super::source::{HubName, HubOptions, Progress};
 use super::store::{is_file_name, shard_names};
 use super::{INDEX, WEIGHTS};
 use crate::error::{Error, Result};
+use crate::load::names_predictor;
 
 const HUB: &str = "https://huggingface.co";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 
 /// Taken when the repository has them.
-const OPTIONAL: [&str; 5] = [
-    "generation_config.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "predictor.safetensors",
-];
+const OPTIONAL: [&str; 4] =
+    ["generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"];
+/// A dependency predictor's usual name, asked for where the endpoint does not list its files.
+const PREDICTOR: &str = "predictor.safetensors";
 /// A tokenizer in its older form, taken where there is no tokenizer.json.
 const OLDER_TOKENIZER: [&str; 3] = ["vocab.json", "merges.txt", "added_tokens.json"];
 
@@ -57,6 +55,15 @@ pub(super) fn description(
     progress: &mut dyn Progress,
 ) -> Result<PathBuf> {
     folder(Kind::Model(Downloaded::Description), name, options, progress)
+}
+
+/// The folder with the predictor of a repository that need not hold anything else.
+pub(super) fn predictor(
+    name: &HubName,
+    options: &HubOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf> {
+    folder(Kind::Model(Downloaded::Predictor), name, options, progress)
 }
 
 /// The folder with the wanted data files of a dataset.
@@ -115,6 +122,7 @@ fn cached(kind: Kind<'_>, cache: &Cache, name: &HubName) -> Option<PathBuf> {
         Kind::Dataset(Some(wanted)) => has_wanted(&folder, &folder, wanted),
         Kind::Model(Downloaded::Whole) => is_complete(&folder),
         Kind::Model(Downloaded::Description) => is_described(&folder),
+        Kind::Model(Downloaded::Predictor) => has_wanted(&folder, &folder, &|file| file.ends_with(".safetensors")),
     };
     complete.then_some(folder)
 }
@@ -154,6 +162,8 @@ enum Downloaded {
     Whole,
     /// Config and tokenizer: no weights, no predictor.
     Description,
+    /// A predictor alone.
+    Predictor,
 }
 
 fn repository(kind: Kind<'_>, name: &HubName, revision: &str) -> Repo {
@@ -202,7 +212,8 @@ impl<'a> Hub<'a> {
     /// Asks the Hub; an endpoint without the listing service is asked for config.json's commit instead.
     fn listing(&self) -> Result<Listing, Failure> {
         let repo = self.api.repo(self.at(&self.name.revision));
-        let config = repo.url(CONFIG);
+        let config =
+            repo.url(if matches!(self.kind, Kind::Model(Downloaded::Predictor)) { PREDICTOR } else { CONFIG });
         let info = within(self.patience, drop, move |_| repo.info().map_err(Failure::from));
         let listing = match info {
             Ok(info) => Listing {
@@ -232,10 +243,11 @@ impl<'a> Hub<'a> {
         let snapshot = Snapshot { hub: self, listing };
         match self.kind {
             Kind::Dataset(wanted) => snapshot.fetch_data(wanted, progress)?,
+            Kind::Model(Downloaded::Predictor) => snapshot.fetch_predictor(progress)?,
             Kind::Model(part) => snapshot.fetch_checkpoint(part, progress)?,
         }
         // A description must not take the place of a whole checkpoint of an earlier commit.
-        let part_only = matches!(self.kind, Kind::Model(Downloaded::Description));
+        let part_only = matches!(self.kind, Kind::Model(Downloaded::Description | Downloaded::Predictor));
         if !part_only || cached(Kind::Model(Downloaded::Whole), &self.cache, self.name).is_none() {
             let reference = self.cache.repo(self.at(&self.name.revision));
             reference.create_ref(&listing.commit).map_err(Error::write(self.cache.path()))?;
@@ -269,7 +281,7 @@ impl Snapshot<'_> {
     fn fetch_checkpoint(&self, part: Downloaded, progress: &mut dyn Progress) -> Result<()> {
         self.required(CONFIG, progress)?;
         let whole = part == Downloaded::Whole;
-        for file in OPTIONAL.into_iter().filter(|file| whole || !file.ends_with(".safetensors")) {
+        for file in OPTIONAL {
             self.optional(file, progress)?;
         }
         if !self.optional(TOKENIZER, progress)? {
@@ -283,7 +295,40 @@ impl Snapshot<'_> {
                 self.required(&shard, progress)?;
             }
         }
+        if whole {
+            for file in self.predictor_files() {
+                self.optional(&file, progress)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Weights that are named like a predictor's, with what was found out about them.
+    fn predictor_files(&self) -> Vec<String> {
+        let Some(files) = &self.listing.files else { return vec![PREDICTOR.to_owned()] };
+        let named = files.iter().filter(|file| file.ends_with(".safetensors") && names_predictor(file));
+        let calibrated = |file: &&String| {
+            let file = Path::new(file).with_extension("json").to_string_lossy().into_owned();
+            files.contains(&file).then_some(file)
+        };
+        named.clone().cloned().chain(named.filter_map(|file| calibrated(&file))).collect()
+    }
+
+    /// The files that are named like a predictor's; where none is, everything that is no shard of a checkpoint; where
+    /// there are only shards, these.
+    fn fetch_predictor(&self, progress: &mut dyn Progress) -> Result<()> {
+        let mut files = self.predictor_files();
+        if files.is_empty() {
+            let all = self.listing.files.iter().flatten().filter(|file| file.ends_with(".safetensors"));
+            let (shards, whole): (Vec<&String>, Vec<&String>) = all.partition(|file| file.contains("-of-"));
+            files = if whole.is_empty() { shards } else { whole }.into_iter().cloned().collect();
+            self.optional(INDEX, progress)?;
+        }
+        if files.is_empty() {
+            let problem = "this repository has no .safetensors file, so it holds no predictor".to_owned();
+            return Err(Error::Hub { name: self.hub.name.to_string(), problem });
+        }
+        files.iter().try_for_each(|file| self.required(file, progress))
     }
 
     fn fetch_data(&self, wanted: Option<&dyn Fn(&str) -> bool>, progress: &mut dyn Progress) -> Result<()> {

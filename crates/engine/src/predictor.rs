@@ -1,0 +1,128 @@
+//! Where a model's dependency predictor comes from: the one that was chosen, a file beside the weights, or tensors among
+//! them; and what is said where there is none.
+//!
+//! Invariant: a predictor that is used fits the backbone; one that is there and not used is named.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use demask_decode::StrategySpec;
+use demask_decode::dependency::{Measure, Parts, Predictor, Understanding, file_names, files_in};
+use demask_model::Backbone;
+
+use crate::beside::measures;
+use crate::decoding::Decoding;
+use crate::error::{Error, Result};
+use crate::model::Model;
+
+/// The decoder without a predictor, of families that publish no loop of their own: of the rules that need no training,
+/// the one with the fewest passes whose accuracy is within one standard error of one-token decoding's on the test
+/// problems (docs/results/lab.md: 98.5 ± 0.4 % at 8.1 passes, one-token entropy 98.9 ± 0.3 % at 25.5).
+const TRAINING_FREE: &str = "threshold:threshold=0.95";
+
+/// A predictor and what was made of its file.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) predictor: Predictor,
+    pub(crate) understanding: Understanding,
+}
+
+/// The outcome of looking for one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Search {
+    pub(crate) found: Option<Found>,
+    /// Predictors among which none was chosen.
+    pub(crate) several: Vec<PathBuf>,
+}
+
+impl Search {
+    /// The predictor at a place that somebody named.
+    pub(crate) fn chosen(path: &Path, backbone: &dyn Backbone) -> Result<Self> {
+        Self::found(Parts::load(path)?, backbone)
+    }
+
+    /// This one, if it fits.
+    pub(crate) fn found(
+        (parts, understanding): (Parts, Understanding),
+        backbone: &dyn Backbone,
+    ) -> Result<Self> {
+        let predictor = Predictor::new(parts)?;
+        let path = understanding.path.clone();
+        let fits = predictor.check_fit(backbone).and_then(|()| measures(&predictor, Measure::TotalVariation));
+        fits.map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
+        Ok(Self { found: Some(Found { predictor, understanding }), several: Vec::new() })
+    }
+
+    /// Of a checkpoint folder: a file of any name, else what lies among the weights.
+    pub(crate) fn in_folder(
+        chosen: Option<PathBuf>,
+        folder: &Path,
+        inside: Option<(Parts, Understanding, Vec<String>)>,
+        backbone: &dyn Backbone,
+    ) -> Result<Self> {
+        if let Some(path) = chosen {
+            return Self::chosen(&path, backbone);
+        }
+        match (files_in(folder), inside) {
+            (files, _) if files.len() == 1 => Self::chosen(&files[0], backbone),
+            (_, Some((parts, understanding, _))) => Self::found((parts, understanding), backbone),
+            (several, None) => Ok(Self { several, ..Self::default() }),
+        }
+    }
+
+    /// Of a single file, whose folder may hold the predictors of other models too: one that fits.
+    pub(crate) fn beside_file(chosen: Option<PathBuf>, file: &Path, backbone: &dyn Backbone) -> Result<Self> {
+        if let Some(path) = chosen {
+            return Self::chosen(&path, backbone);
+        }
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let fits = |path: PathBuf| Self::chosen(&path, backbone).ok().map(|search| (path, search));
+        let mut fitting: Vec<_> = files_in(folder).into_iter().filter_map(fits).collect();
+        match fitting.len() {
+            1 => Ok(fitting.remove(0).1),
+            _ => Ok(Self { several: fitting.into_iter().map(|(path, _)| path).collect(), ..Self::default() }),
+        }
+    }
+}
+
+impl Model {
+    pub(crate) fn with_search(mut self, search: Search) -> Self {
+        self.several = search.several;
+        if let Some(Found { predictor, understanding }) = search.found {
+            self.context.predictor = Some(Arc::new(predictor));
+            self.understanding = Some(Arc::new(understanding));
+        }
+        self
+    }
+
+    /// What was made of the predictor's file.
+    pub fn understanding(&self) -> Option<&Understanding> {
+        self.understanding.as_deref()
+    }
+
+    /// The decoder where neither caller nor checkpoint chooses: the paper's where the predictor it needs is at hand, else
+    /// the family's published loop, else the best rule that needs no training.
+    pub(crate) fn general_strategy(&self) -> StrategySpec {
+        let name = match self.backbone().spec().architecture {
+            _ if self.context().predictor.is_some() => "demask",
+            "llada2" => "llada2",
+            "sdar" | "sdar-moe" => "sdar",
+            _ => TRAINING_FREE,
+        };
+        name.parse().unwrap_or_else(|_| unreachable!("a known name"))
+    }
+
+    /// What a user should know where DEMASK would have run and does not: why, and which decoder does. `None` where there
+    /// is a predictor, or the decoder was chosen.
+    pub fn without_predictor(&self, decoding: &Decoding) -> Option<String> {
+        let chosen = decoding.strategy.is_some() || self.defaults().strategy.is_some();
+        if chosen || self.predictor().is_some() {
+            return None;
+        }
+        let why = match &self.several[..] {
+            [] => "no dependency predictor".to_owned(),
+            several => format!("several dependency predictors ({}) and none chosen", file_names(several)),
+        };
+        Some(format!("{why}: {} decodes instead of DEMASK", self.general_strategy()))
+    }
+}
