@@ -47,6 +47,7 @@ enum Command {
     #[command(name = "tv-cache", visible_alias = "cache")]
     TvCache(command::tv_cache::Args),
     Train(command::train::Args),
+    Predictor(command::predictor::Args),
     CalibratePredictor(command::calibrate_predictor::Args),
     Validate(command::validate::Args),
     Problems(command::problems::Args),
@@ -103,6 +104,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Serve(args) => command::serve::run(&args),
         Command::TvCache(args) => command::tv_cache::run(&args),
         Command::Train(args) => command::train::run(&args),
+        Command::Predictor(args) => command::predictor::run(&args),
         Command::CalibratePredictor(args) => command::calibrate_predictor::run(&args),
         Command::Validate(args) => command::validate::run(&args),
         Command::Problems(args) => command::problems::run(&args),

@@ -3,6 +3,7 @@
 pub mod calibrate;
 pub mod data;
 pub mod error;
+pub mod estimate;
 pub mod fit;
 pub mod optimizer;
 pub mod part;

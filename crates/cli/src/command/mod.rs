@@ -10,6 +10,7 @@ pub(crate) mod generate;
 pub(crate) mod infill;
 pub(crate) mod inspect;
 pub(crate) mod lab;
+pub(crate) mod predictor;
 pub(crate) mod pretrain;
 pub(crate) mod problems;
 pub(crate) mod prompts;

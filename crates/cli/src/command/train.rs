@@ -3,7 +3,7 @@
 mod adjust;
 mod distill;
 mod policy;
-mod predictor;
+pub(crate) mod predictor;
 mod prior;
 mod scope;
 mod source;

@@ -20,7 +20,7 @@ use self::data::Data;
 use crate::args::ModelArgs;
 
 /// Hidden rows wider than this are not stored unless asked for: a large model's would fill the disk.
-const WIDEST_STORED: usize = 1024;
+pub(crate) const WIDEST_STORED: usize = 1024;
 
 /// Measures dependency on real responses (the TV cache), and looks into caches
 #[derive(Debug, clap::Args)]
@@ -108,7 +108,7 @@ struct InfoArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum HiddenArg {
+pub(crate) enum HiddenArg {
     /// None: training runs the model again
     None,
     /// The row of the masked token itself
@@ -181,14 +181,7 @@ fn generate(args: &GenerateArgs) -> Result<()> {
 
 impl GenerateArgs {
     fn settings(&self, width: usize) -> TvCacheSettings {
-        let hidden = match self.hidden {
-            Some(HiddenArg::None) => HiddenRows::None,
-            Some(HiddenArg::I) => HiddenRows::I,
-            Some(HiddenArg::IMinusOne) => HiddenRows::IMinusOne,
-            Some(HiddenArg::Both) => HiddenRows::Both,
-            None if width > WIDEST_STORED => HiddenRows::None,
-            None => HiddenRows::Both,
-        };
+        let hidden = hidden_rows(self.hidden, width, WIDEST_STORED);
         let hidden_dtype = match self.hidden_dtype {
             StoredArg::F16 => Stored::F16,
             StoredArg::F32 => Stored::F32,
@@ -209,6 +202,18 @@ impl GenerateArgs {
     }
 }
 
+/// Which hidden rows are stored: those that were chosen, else both of a narrow model and none of a wide one.
+pub(crate) fn hidden_rows(chosen: Option<HiddenArg>, width: usize, widest: usize) -> HiddenRows {
+    match chosen {
+        Some(HiddenArg::None) => HiddenRows::None,
+        Some(HiddenArg::I) => HiddenRows::I,
+        Some(HiddenArg::IMinusOne) => HiddenRows::IMinusOne,
+        Some(HiddenArg::Both) => HiddenRows::Both,
+        None if width > widest => HiddenRows::None,
+        None => HiddenRows::Both,
+    }
+}
+
 fn info(args: &InfoArgs) -> Result<()> {
     let cache = Cache::open(&args.cache)?;
     let info = Info::of(&cache)?;
@@ -226,12 +231,12 @@ fn info(args: &InfoArgs) -> Result<()> {
 
 /// A progress bar on standard error.
 #[derive(Default)]
-struct Terminal {
+pub(crate) struct Terminal {
     bar: Option<ProgressBar>,
 }
 
 impl Terminal {
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

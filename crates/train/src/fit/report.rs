@@ -4,16 +4,17 @@
 use std::fmt;
 use std::path::Path;
 
-use demask_decode::dependency::Measure;
+use demask_decode::dependency::{Measure, Predictor};
 use demask_engine::counted;
 use demask_model::checkpoint::write;
+use demask_model::{HiddenRow, Rows};
 use serde::{Deserialize, Serialize};
 
 use super::curve::Curve;
 use super::figure::FitFigure;
 use super::split::Split;
-use crate::error::Result;
-use crate::tv_cache::{Cache, Columns, Distances, Example, Repeats};
+use crate::error::{Error, Result};
+use crate::tv_cache::{Cache, Columns, Distances, Example, Numbers, Repeats};
 
 /// Pairs that ranks and calibration are computed on, at most.
 const PAIRS: usize = 1 << 20;
@@ -136,6 +137,47 @@ impl Report {
         }
     }
 
+    /// Of a predictor on examples that were measured with its hidden rows. Means of baselines are taken on every other
+    /// response and compared on the rest.
+    pub fn of(predictor: &Predictor, examples: &[Example]) -> Result<Self> {
+        let row = predictor.metadata().hidden_row;
+        let measure = predictor.metadata().measure;
+        let mut baselines =
+            Baselines { measure, distances: Distances::default(), repeats: Repeats::default() };
+        let (mut held, mut predicted): (Vec<Example>, Vec<f32>) = (Vec::new(), Vec::new());
+        let mut number = 0;
+        for (index, example) in examples.iter().enumerate() {
+            let values = example.measured(measure);
+            let before = index.checked_sub(1).map(|index| &examples[index]);
+            if let Some(first) = before.filter(|e| e.id == example.id && e.mask == example.mask) {
+                baselines.repeats.add(&first.measured(measure), &values, example.positions.len());
+            }
+            number += usize::from(before.is_none_or(|e| e.id != example.id));
+            if number % 2 == 1 {
+                baselines.distances.add(&example.positions, &values);
+                continue;
+            }
+            let stored = match row {
+                HiddenRow::I => &example.hidden_i,
+                HiddenRow::IMinusOne => &example.hidden_i_minus_1,
+            };
+            let rows = stored.as_ref().map(Numbers::to_f32).unwrap_or_default();
+            predicted.extend(predictor.predict(&Rows { data: rows, width: predictor.width() }).data());
+            held.push(example.clone());
+        }
+        if held.is_empty() {
+            let value = format!("{} usable responses", number);
+            return Err(Error::Setting { name: "the data", value, allowed: "at least two" });
+        }
+        let report = Self::new(&baselines, &held, &predicted);
+        Ok(Self { hidden_row: row.to_string(), training_examples: examples.len() - held.len(), ..report })
+    }
+
+    /// Whether a constant would do better.
+    pub fn is_worse_than_a_constant(&self) -> bool {
+        self.validation_mse >= self.constant_mse
+    }
+
     /// Share of what can be explained over a constant that the predictor explains.
     pub fn explained(&self) -> Option<f64> {
         let room = self.constant_mse - self.irreducible_mse?;
@@ -156,11 +198,14 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "hidden row {}: validation MSE {:.6} at step {} of {} ({}, {} held out)",
+            "hidden row {}: validation MSE {:.6}{} ({}, {} held out)",
             self.hidden_row,
             self.validation_mse,
-            self.best_step,
-            self.steps,
+            if self.steps > 0 {
+                format!(" at step {} of {}", self.best_step, self.steps)
+            } else {
+                String::new()
+            },
             counted(self.validation_examples, "example"),
             counted(self.validation_pairs as usize, "pair")
         )?;
@@ -243,7 +288,7 @@ fn calibration(mut pairs: Vec<(f32, f32)>) -> Vec<Bin> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tv_cache::{Numbers, Stored};
+    use crate::tv_cache::Stored;
 
     #[test]
     fn ranks_share_ties_and_correlate() {

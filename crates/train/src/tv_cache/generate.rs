@@ -23,6 +23,7 @@ use crate::data::Refused;
 use crate::error::{Error, Result};
 
 /// A cache to be made or completed.
+#[derive(Clone, Copy)]
 pub struct Generator<'a> {
     /// The frozen backbone.
     pub backbone: &'a dyn Backbone,

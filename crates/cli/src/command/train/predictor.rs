@@ -12,7 +12,7 @@ use demask::counted;
 use demask::decode::dependency::Measure;
 use demask::model::checkpoint::Dtype;
 use demask::model::{Backbone, HiddenRow};
-use demask::train::fit::{Config, Fit, FitProgress, Fitted, Watcher, best};
+use demask::train::fit::{Config, Fit, FitProgress, Fitted, Report, Watcher, best};
 use demask::train::tv_cache::Cache;
 use indicatif::ProgressBar;
 
@@ -92,18 +92,29 @@ pub(super) fn run(args: &PredictorArgs) -> Result<()> {
         None => None,
     };
     let backbone = backbone.as_ref().map(|backbone| backbone as &dyn Backbone);
-    let run = args.out.with_extension("run");
     let rows = match args.hidden_row {
         RowArg::I => vec![(HiddenRow::I, "row-i")],
         RowArg::IMinusOne => vec![(HiddenRow::IMinusOne, "row-i-minus-1")],
         RowArg::Both => vec![(HiddenRow::I, "row-i"), (HiddenRow::IMinusOne, "row-i-minus-1")],
     };
+    fit_and_save(&cache, &config, &rows, backbone, &args.out)
+}
+
+/// Trains one predictor per hidden row and saves the best; state and reports go to a folder beside it.
+pub(crate) fn fit_and_save(
+    cache: &Cache,
+    config: &Config,
+    rows: &[(HiddenRow, &str)],
+    backbone: Option<&dyn Backbone>,
+    out: &Path,
+) -> Result<()> {
+    let run = out.with_extension("run");
     let mut terminal = Terminal::new()?;
     let mut fitted = Vec::new();
-    for (row, name) in rows {
+    for &(row, name) in rows {
         let folder = run.join(name);
         let trained_on = &cache.header().source;
-        let fit = Fit { cache: &cache, config: &config, row, backbone, folder: &folder, trained_on };
+        let fit = Fit { cache, config, row, backbone, folder: &folder, trained_on };
         let Some(one) = fit.run(&mut terminal)? else {
             terminal.end();
             println!("stopped; the same command continues");
@@ -114,9 +125,21 @@ pub(super) fn run(args: &PredictorArgs) -> Result<()> {
         fitted.push(one);
     }
     let kept = best(fitted).context("nothing was trained")?;
-    save(&kept, &args.out)?;
-    println!("{}: hidden row {}, reports in {}", args.out.display(), kept.report.hidden_row, run.display());
+    save(&kept, out)?;
+    println!("{}: hidden row {}, reports in {}", out.display(), kept.report.hidden_row, run.display());
+    warn_if_useless(&kept.report);
     Ok(())
+}
+
+/// Says on standard error that a predictor is worse than none.
+pub(crate) fn warn_if_useless(report: &Report) {
+    if report.is_worse_than_a_constant() {
+        eprintln!(
+            "warning: this predictor is worse than a constant (MSE {:.6} against {:.6}, R² {:.3}); decoding with it is \
+             guessing: train longer, on more data or with another rate, and look at it with demask predictor eval",
+            report.validation_mse, report.constant_mse, report.r_squared
+        );
+    }
 }
 
 fn save(kept: &Fitted, out: &Path) -> Result<()> {

@@ -122,7 +122,9 @@ fn cached(kind: Kind<'_>, cache: &Cache, name: &HubName) -> Option<PathBuf> {
         Kind::Dataset(Some(wanted)) => has_wanted(&folder, &folder, wanted),
         Kind::Model(Downloaded::Whole) => is_complete(&folder),
         Kind::Model(Downloaded::Description) => is_described(&folder),
-        Kind::Model(Downloaded::Predictor) => has_wanted(&folder, &folder, &|file| file.ends_with(".safetensors")),
+        Kind::Model(Downloaded::Predictor) => {
+            has_wanted(&folder, &folder, &|file| file.ends_with(".safetensors"))
+        }
     };
     complete.then_some(folder)
 }
@@ -212,8 +214,11 @@ impl<'a> Hub<'a> {
     /// Asks the Hub; an endpoint without the listing service is asked for config.json's commit instead.
     fn listing(&self) -> Result<Listing, Failure> {
         let repo = self.api.repo(self.at(&self.name.revision));
-        let config =
-            repo.url(if matches!(self.kind, Kind::Model(Downloaded::Predictor)) { PREDICTOR } else { CONFIG });
+        let config = repo.url(if matches!(self.kind, Kind::Model(Downloaded::Predictor)) {
+            PREDICTOR
+        } else {
+            CONFIG
+        });
         let info = within(self.patience, drop, move |_| repo.info().map_err(Failure::from));
         let listing = match info {
             Ok(info) => Listing {

@@ -1,0 +1,177 @@
+//! `demask predictor train`: TV cache and training with the paper's settings, as one run that continues where it was
+//! stopped. Before it begins it says how long it will take, from a pass it measures.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use demask::model::HiddenRow;
+use demask::train::data::Encoder;
+use demask::train::estimate::{Estimate, Plan};
+use demask::train::fit::Config;
+use demask::train::tv_cache::{Cache, Generator, Outcome, TvCacheSettings};
+use demask::{Model, Shard, counted};
+
+use crate::args::ModelArgs;
+use crate::command::train::predictor::fit_and_save;
+use crate::command::tv_cache::data::Data;
+use crate::command::tv_cache::{Terminal, WIDEST_STORED, clock, hidden_rows};
+
+/// Responses of the paper's cache.
+const RESPONSES: usize = 100_000;
+
+/// Makes a dependency predictor for a model: measures dependency on responses, then fits it; continues by itself
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Responses: a .jsonl or .parquet file, a folder of them, a Hub dataset (org/name[@revision]), or
+    /// task:NAME,… (task:all) for generated problems
+    #[arg(long, value_name = "DATA")]
+    data: String,
+    /// Folder for the cache, the run and predictor.safetensors
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Time it may take, like 30m, 2h or 1d: fewer responses and masks are measured, and it says which [default: the paper's settings]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    budget: Option<Duration>,
+    /// At most this many responses [default: 100000 as in the paper, or all there are]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Settings of the training as a TOML file [default: the paper's]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Take texts as they are, without the chat template
+    #[arg(long)]
+    raw: bool,
+    /// Fill responses up with EOS to one of these lengths, as the canvas is when decoding
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pad_to: Vec<usize>,
+    /// Tokens that go through the model at once; bounds the memory
+    #[arg(long, default_value_t = 8192, value_name = "N")]
+    token_budget: usize,
+    /// Say how long it will take and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// Seed of masks, draws, starting weights and order
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let model = args.model.open()?;
+    let wanted = args.limit.unwrap_or(RESPONSES);
+    let data = Data::open(&args.data, Some(wanted), args.seed)?;
+    let template = model.text().chat().filter(|_| !args.raw).cloned();
+    let end_of_turn = matches!(data, Data::Files(_));
+    let encoder = Encoder::new(model.tokenizer().clone(), template).with_end_of_turn(end_of_turn);
+    let source = data.source(&encoder);
+    let config = Config {
+        seed: args.seed,
+        ..args.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?
+    };
+    let responses = source.len().min(wanted);
+    let (folder, paper) = (args.out.join("cache"), args.settings(&model, responses));
+    let generator = Generator {
+        backbone: model.backbone(),
+        source: &*source,
+        settings: &paper,
+        folder: &folder,
+        token_budget: args.token_budget,
+        shard: Shard::WHOLE,
+    };
+    let start = Instant::now();
+    let estimate = Estimate::measure(&generator, &config)?;
+    let full = Plan { responses, masks: paper.masks_per_response };
+    let mut settings = paper.clone();
+    eprintln!(
+        "measured {} in {}: {} of {} masks each and {} epochs take about {}",
+        counted(estimate.examples, "example"),
+        clock(start.elapsed()),
+        counted(responses, "response"),
+        full.masks,
+        config.epochs,
+        clock(estimate.time(full))
+    );
+    if let Some(budget) = args.budget {
+        let plan = estimate.within(full, budget);
+        (settings.limit, settings.masks_per_response) = (plan.responses, plan.masks);
+        if plan != full {
+            eprintln!(
+                "within {}: {} of {} masks each, about {}; given up: {} of {} examples, so rare dependencies are seen \
+                 less often and the predictor will be less exact",
+                clock(budget),
+                counted(plan.responses, "response"),
+                plan.masks,
+                clock(estimate.time(plan)),
+                full.examples() - plan.examples(),
+                full.examples()
+            );
+        }
+    }
+    if args.dry_run {
+        return Ok(());
+    }
+    let mut terminal = Terminal::default();
+    let outcome = Generator { settings: &settings, ..generator }.run(&mut terminal);
+    terminal.end();
+    if let Outcome::Waiting { files, all_files } = outcome? {
+        println!(
+            "{}: {files} of {all_files} files are there; the other shards are missing",
+            folder.display()
+        );
+        return Ok(());
+    }
+    let cache = Cache::open(&folder)?;
+    let rows = [(HiddenRow::I, "row-i"), (HiddenRow::IMinusOne, "row-i-minus-1")];
+    let out = args.out.join("predictor.safetensors");
+    fit_and_save(&cache, &config, &rows, Some(model.backbone()), &out)
+}
+
+impl Args {
+    /// The paper's settings.
+    fn settings(&self, model: &Model, responses: usize) -> TvCacheSettings {
+        let width = model.backbone().spec().hidden;
+        TvCacheSettings {
+            seed: self.seed,
+            pad_to: self.pad_to.clone(),
+            limit: responses,
+            hidden: hidden_rows(None, width, WIDEST_STORED),
+            ..TvCacheSettings::default()
+        }
+    }
+}
+
+/// A time like 90s, 30m, 2h or 1d.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time; write it like 30m, 2h or 1d");
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1.0,
+        'm' => 60.0,
+        'h' => 3600.0,
+        'd' => 86400.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    if number > 0.0 && number.is_finite() {
+        Ok(Duration::from_secs_f64(number * seconds))
+    } else {
+        Err(wrong())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(duration("2h").unwrap(), Duration::from_secs(7200));
+        assert_eq!(duration("1.5m").unwrap(), Duration::from_secs(90));
+        for bad in ["", "2", "h", "-1h", "2w"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}
