@@ -20,7 +20,7 @@ use crate::strategy::BlockStep;
 pub use policy::{ALL, CachePolicy, CacheSpec, Caches, Entry, Reach, find};
 
 /// The cache of one canvas.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RowCache {
     policy: CachePolicy,
     /// Keys and values of the canvas.

@@ -50,7 +50,8 @@ impl Block {
     /// Made of its parameters.
     pub fn load(spec: &Spec, layer: usize, place: &Place, from: &mut dyn Parameters) -> Result<Self> {
         let norm = |role, from: &mut dyn Parameters| {
-            Ok::<_, crate::Error>(RmsNorm::new(from.vector(&place.scale(role, spec.hidden)?)?, spec.eps))
+            let norm = RmsNorm::new(from.vector(&place.scale(role, spec.hidden)?)?, spec.eps);
+            Ok::<_, crate::Error>(norm.composed(from.composed()))
         };
         Ok(Self {
             attn_norm: norm(ATTN_NORM, from)?,

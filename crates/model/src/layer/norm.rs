@@ -1,10 +1,10 @@
 //! RMSNorm: `x · w / √(mean(x²) + ε)` over the last dimension.
 
-use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
 use super::parameter::Role;
-use crate::layer::cpu;
+use crate::layer::{composed, cpu};
 
 /// The norm after the last block.
 pub const NORM: Role = Role("output_norm");
@@ -14,21 +14,26 @@ pub const NORM: Role = Role("output_norm");
 pub struct RmsNorm {
     weight: Tensor,
     eps: f32,
+    composed: bool,
 }
 
 impl RmsNorm {
     /// `weight` is `[d]`.
     pub fn new(weight: Tensor, eps: f32) -> Self {
-        Self { weight, eps }
+        Self { weight, eps, composed: false }
+    }
+
+    /// The same, of candle's own operations even on the CPU.
+    pub fn composed(self, composed: bool) -> Self {
+        Self { composed, ..self }
     }
 
     /// Normalises each row of `x` `[rows, d]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if cpu::takes(x) {
+        if cpu::takes(x) && !self.composed {
             return x.contiguous()?.apply_op2(&self.weight, Op { eps: self.eps });
         }
-        let variance = (x.sqr()?.mean_keepdim(D::Minus1)? + f64::from(self.eps))?;
-        x.broadcast_div(&variance.sqrt()?)?.broadcast_mul(&self.weight)
+        composed::rms_norm(x, &self.weight, self.eps)
     }
 }
 
