@@ -31,11 +31,11 @@ run sweep --grid "$ROOT/configs/related.toml" --tasks "$TASKS" --split validatio
 mapfile -t CHOSEN < "$OUT/grid/chosen.txt"
 STRATEGIES=()
 for strategy in "${CHOSEN[@]}"; do STRATEGIES+=(--strategy "$strategy"); done
-run eval --tasks "$TASKS" "${LIMITED[@]}" --batch 1 "${STRATEGIES[@]}" --strategy entropy \
+run eval --tasks "$TASKS" "${LIMITED[@]}" --token-budget 1 "${STRATEGIES[@]}" --strategy entropy \
   "${EVAL[@]}" "${WITH[@]}" --policy "$PARTS/policy.safetensors" --out "$OUT/test"
 # Learn2PD's rule is the same network with other weights.
-run eval --tasks "$TASKS" "${LIMITED[@]}" --batch 1 --strategy policy:mode=threshold \
+run eval --tasks "$TASKS" "${LIMITED[@]}" --token-budget 1 --strategy policy:mode=threshold \
   "${EVAL[@]}" --policy "$PARTS/final.safetensors" --out "$OUT/learn2pd"
 timed "distillation" train distill --limit "$(size 200 2000)" --steps "$(size 100 1000)" "${MODEL[@]}" --out "$PARTS/distilled"
-run eval --tasks "$TASKS" "${LIMITED[@]}" --batch 1 --strategy entropy --strategy threshold --strategy entropy-threshold \
+run eval --tasks "$TASKS" "${LIMITED[@]}" --token-budget 1 --strategy entropy --strategy threshold --strategy entropy-threshold \
   --temperature 0.1 --top-p 0.9 --seed 0 --model "$PARTS/distilled/export" --out "$OUT/distilled"
