@@ -20,7 +20,7 @@ pub struct Assistant {
 
 impl Assistant {
     /// This model, for a backbone of this shape. Refused unless its rows predict the next token and it ends a text as the
-    /// backbone does; that both have one tokenizer is for the caller to see.
+    /// backbone does; that both have the same tokenizer is for the caller to see to.
     pub fn new(backbone: Arc<dyn Backbone>, assisted: &Spec) -> Result<Self> {
         let spec = backbone.spec();
         let refuse = |why: String| Err(Error::Assistant(why));

@@ -1,5 +1,5 @@
 //! The record of a step: one serde struct that the trace file, the server's stream, the page and
-//! the plots all read. A trace file is JSON lines: a [`TraceHeader`], then one [`StepRecord`] a line.
+//! the plots all read. A trace file is JSON lines: a [`TraceHeader`], then one [`StepRecord`] per line.
 
 use std::io::Write;
 use std::ops::{AddAssign, ControlFlow};

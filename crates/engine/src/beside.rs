@@ -85,8 +85,8 @@ impl Beside {
 /// Refuses a predictor of something else.
 pub(crate) fn measures(predictor: &Predictor, measure: Measure) -> std::result::Result<(), Decode> {
     let what = |measure| match measure {
-        Measure::TotalVariation => "total variation (demask train predictor)",
-        Measure::Divergence => "mutual information (demask train predictor --target kl)",
+        Measure::TotalVariation => "total variation",
+        Measure::Divergence => "mutual information",
     };
     if predictor.metadata().measure == measure {
         return Ok(());

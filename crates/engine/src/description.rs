@@ -55,7 +55,7 @@ struct PredictorDescribed {
 }
 
 impl PredictorDescribed {
-    /// Of the predictor that a checkpoint folder brings along; also one that cannot be used is told.
+    /// Of the predictor that a checkpoint folder brings along; one that cannot be used is described too.
     fn of(folder: &Path, spec: &Spec, store: Option<&Store>) -> Option<Self> {
         let inside = || -> Option<Self> {
             let store = store?;
@@ -72,7 +72,7 @@ impl PredictorDescribed {
                 Err(cause) => Self { path: file.clone(), understood: cause.to_string() },
             }),
             several => inside().or_else(|| {
-                let understood = format!("several ({}); choose one with --predictor", file_names(several));
+                let understood = format!("several ({}), of which one must be chosen", file_names(several));
                 Some(Self { path: folder.to_owned(), understood })
             }),
         }

@@ -11,7 +11,7 @@ pub const LONGEST: usize = 65_536;
 pub enum Piece<'a> {
     /// Words that stay as they are.
     Text(&'a str),
-    /// So many tokens to be found.
+    /// This many tokens to be found.
     Gap(usize),
 }
 
@@ -21,7 +21,7 @@ pub enum GapError {
     /// No `]`.
     #[error("a gap is not closed: {0:?}")]
     Open(String),
-    /// A length that is none.
+    /// A length that is no number, or out of range.
     #[error("a gap's length must be between 1 and {LONGEST}, not {0:?}")]
     Length(String),
     /// Something else inside the brackets.

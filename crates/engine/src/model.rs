@@ -82,7 +82,7 @@ impl Model {
         Ok(self)
     }
 
-    /// The same with everything that strategies may use; whoever makes it sees that it fits.
+    /// The same with everything that strategies may use; whoever makes it sees to it that it fits.
     pub(crate) fn with_context(self, context: Context) -> Self {
         Self { context, ..self }
     }

@@ -46,13 +46,13 @@ pub enum Error {
         /// What differs.
         problem: String,
     },
-    /// There is no task of a name, or none was named.
+    /// There is no task of that name, or none was named.
     #[error("{0}")]
     UnknownTask(String),
     /// The data to measure on could not be read.
     #[error("{0}")]
     Data(String),
-    /// A choice of the caller does not fit the data or the model.
+    /// A choice of the caller's does not fit the data or the model.
     #[error("{problem}")]
     Choice {
         /// What does not fit.
@@ -85,7 +85,7 @@ pub enum Remedy {
     AllowCode,
     /// Take the test split, knowing that it is no longer a fair report.
     TestSplit,
-    /// Make a run that decodes on behind an end of sequence.
+    /// Make a run that goes on decoding after an end of sequence.
     NoEosFilling,
 }
 

@@ -17,7 +17,7 @@ fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let want = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
     let (threads, isa) = (rayon::current_num_threads(), demask_kernels::isa().name());
-    println!("{threads} threads, {isa}, peak {:.1} GFLOPS", demask_kernels::peak_fma() / 1e9);
+    println!("threads: {threads}, {isa}, peak {:.1} GFLOPS", demask_kernels::peak_fma() / 1e9);
     if want("gemm") {
         println!(
             "GFLOPS per CPU second       a·wᵀ   (gemm) ratio   dyᵀ·x  (gemm) ratio    dy·w  (gemm) ratio"

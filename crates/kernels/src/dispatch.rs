@@ -58,8 +58,8 @@ impl Isa {
 /// The forced set as its discriminant, 0 if none.
 static FORCED: AtomicU8 = AtomicU8::new(0);
 
-/// Makes every later call of the process use `isa`; `None` returns to the best one. False, and no change, if the CPU
-/// does not have it.
+/// Makes every later call of the process use `isa`; `None` returns to the best one. Returns false and changes nothing
+/// if the CPU does not have it.
 pub fn force(isa: Option<Isa>) -> bool {
     if isa.is_some_and(|isa| !isa.available()) {
         return false;

@@ -7,11 +7,11 @@ use std::ops::Range;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Has the C library keep what is freed for the next allocation, where it would give blocks of megabytes back at once.
+/// Makes the C library keep freed blocks of megabytes for the next allocation instead of giving them back at once.
 ///
 /// A forward pass allocates the same activations in every layer. Without this, the system would clear and map their
-/// pages each time, one by one: about a twentieth of the time of a 7B-shaped pass over 512 tokens. For a program to call
-/// when it starts; only glibc has such a setting, elsewhere nothing happens.
+/// pages each time, one by one: about a twentieth of the time of a 7B-shaped pass over 512 tokens. A program calls this
+/// when it starts; only glibc has such a setting, and elsewhere nothing happens.
 pub fn reuse_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -37,7 +37,7 @@ fn arenas() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) + 8
 }
 
-/// Gives freed memory back that [`reuse_freed_memory`] had the C library keep; for a program that is idle.
+/// Gives back the freed memory that [`reuse_freed_memory`] made the C library keep; for a program that is idle.
 pub fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -55,7 +55,7 @@ pub fn give_back_memory() {
     }
 }
 
-/// Has every heap of glibc give back its end, which `malloc_trim` does for the first heap only.
+/// Makes every heap of glibc give back its end, which `malloc_trim` does for the first heap only.
 ///
 /// The others give theirs back when a block is freed in them. A new thread gets a heap that has no thread, or else one
 /// of those in use, in turn; so twice as many threads as there are heaps, all alive at once, free a block in each.
@@ -77,7 +77,7 @@ fn cut_ends() {
         };
         for _ in 0..2 * arenas() {
             let (ready, builder) = (ready.clone(), std::thread::Builder::new().stack_size(64 << 10));
-            // A system that gives no more threads has its memory back another time.
+            // Where no more threads can be started, the memory is given back another time.
             if builder.spawn_scoped(scope, move || visit(ready)).is_err() {
                 break;
             }
@@ -182,7 +182,7 @@ impl<'a> Tile<'a> {
     }
 }
 
-/// Numbers any bytes are a value of.
+/// Numbers for which any bytes are a valid value.
 ///
 /// # Safety
 /// Every bit pattern must be valid, and the alignment at most a cache line.

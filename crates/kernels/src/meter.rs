@@ -1,4 +1,4 @@
-//! How long products and attention took and how many operations they were, for measurements: off unless somebody asks.
+//! How long products and attention took and how many operations they were, for measurements; off unless asked for.
 //!
 //! A call counts for as many threads as it may use, so that what groups of canvases compute side by side, a thread each, and
 //! what one product computes on all threads add up to the same thread-seconds.
@@ -20,7 +20,7 @@ pub(crate) enum Work {
     Attention,
 }
 
-/// Of one kind of work.
+/// What was counted of one kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Seconds times the threads a call may use.

@@ -2,7 +2,7 @@
 //! Transformer from another, as data.
 //!
 //! Invariant: a `Spec` that was read here is consistent (positive sizes, heads divide, ids inside the vocabulary, no
-//! product that overflows), so nothing downstream checks it again. Its fields are public: who changes one answers for it.
+//! product that overflows), so nothing downstream checks it again. Its fields are public: whoever changes one answers for it.
 
 mod fields;
 mod kinds;

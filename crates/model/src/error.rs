@@ -30,7 +30,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// Another process writes to the folder.
-    #[error("{} is being written by process {holder}; wait for its end, or name another folder", folder.display())]
+    #[error("{} is being written by process {holder}; wait for it to end, or name another folder", folder.display())]
     Locked {
         /// The folder.
         folder: PathBuf,
@@ -104,7 +104,7 @@ pub enum Error {
         tensor: String,
     },
     /// The checkpoint has tensors the architecture does not know.
-    #[error("{} has {count} tensors too many for its config.json, the first is `{first}`", path.display())]
+    #[error("{} has tensors that its config.json has no place for ({count}, the first is `{first}`)", path.display())]
     TensorsUnused {
         /// The checkpoint.
         path: PathBuf,
@@ -153,7 +153,7 @@ pub enum Error {
         /// The contradiction.
         problem: String,
     },
-    /// `--model` is neither a folder nor a Hub name.
+    /// What should name a model is neither a folder nor a Hub name.
     #[error("`{name}` is neither a folder nor a Hub name like `org/name` or `org/name@revision`")]
     ModelName {
         /// What was given.

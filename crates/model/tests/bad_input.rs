@@ -120,7 +120,7 @@ fn wrong_tensors_are_named_with_what_was_expected() {
     assert_eq!(store.tensor("v").unwrap_err().to_string(), format!("{path} has no tensor `v`"));
     assert_eq!(
         store.unused(&["w", "v"]).unwrap_err().to_string(),
-        format!("{path} has 1 tensors too many for its config.json, the first is `ids`")
+        format!("{path} has tensors that its config.json has no place for (1, the first is `ids`)")
     );
     assert_eq!(store.left_over(&["w"]), ["ids"]);
     assert!(store.unused(&["w", "ids"]).is_ok());

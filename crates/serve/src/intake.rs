@@ -23,7 +23,7 @@ const READ: &str = "x-request-id, retry-after";
 pub struct Doors {
     /// Names in `Host`, without port; `None` answers to all.
     pub hosts: Option<Vec<String>>,
-    /// Other sites whose pages may ask, as `https://example.org`; `*` is every site.
+    /// Other sites whose pages may ask, such as `https://example.org`; `*` is every site.
     pub origins: Vec<String>,
 }
 

@@ -130,7 +130,7 @@ impl Metrics {
         page.one(
             "demask_assistant_rows_total",
             "counter",
-            "Rows that an assistant computed besides.",
+            "Rows computed by an assistant.",
             work.assistant_rows,
         );
         page.one(

@@ -182,7 +182,7 @@ fn schemas() -> Value {
     })
 }
 
-/// ServerSettings of a decoding, which all routes that decode share.
+/// Settings of a decoding, which all routes that decode share.
 fn decoding() -> Vec<(String, Value)> {
     let number = |help: &str, low: f64, high: f64, example: f64| json!({ "description": help, "type": "number", "minimum": low, "maximum": high, "examples": [example] });
     let mut all = vec![
@@ -201,21 +201,21 @@ fn decoding() -> Vec<(String, Value)> {
         ),
         (
             "eos".to_owned(),
-            text("what an end of sequence does: fill-after, none, block-fill or stop", "stop"),
+            text("what an end of sequence does: auto, fill-after, none, block-fill or stop", "stop"),
         ),
         ("eos_penalty".to_owned(), number("taken off the logits of ends of sequence", -1e4, 1e4, 0.5)),
         (
             "hold_eos".to_owned(),
             text("where the end of the response is held back: never, logits or confidence", "confidence"),
         ),
-        ("min_tokens".to_owned(), count("no end of sequence before as many tokens", 1)),
-        ("block_length".to_owned(), count("decode left to right in blocks of as many tokens", 8)),
+        ("min_tokens".to_owned(), count("no end of sequence before this many tokens", 1)),
+        ("block_length".to_owned(), count("decode left to right in blocks of this many tokens", 8)),
         ("cache".to_owned(), text("rows kept between steps, NAME[:key=value,…]; none is exact", "prefix")),
         (
             "edit_threshold".to_owned(),
             number("decided tokens of the block give way to others above this probability", 0.0, 1.0, 0.9),
         ),
-        ("post_steps".to_owned(), count("at most as many passes for edits alone, with edit_threshold", 16)),
+        ("post_steps".to_owned(), count("at most this many passes for edits alone, with edit_threshold", 16)),
         ("cfg".to_owned(), number("classifier-free guidance; a step then costs two passes", 0.0, 100.0, 0.5)),
     ];
     for param in strategy::ALL.iter().flat_map(|entry| entry.params) {

@@ -1,4 +1,4 @@
-//! ServerSettings of a decoding from a request's fields: OpenAI's names and ours.
+//! Settings of a decoding from a request's fields: OpenAI's names and ours.
 //!
 //! Everything is checked here, before a canvas is queued; parameters of the strategy are fields of their own name.
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use demask_decode::dependency::Predictor;
+use demask_engine::counted;
 use demask_model::{HiddenRow, Rows};
 
 use crate::error::{Error, Result};
@@ -48,7 +49,7 @@ impl Calibration {
         let measured: Vec<f64> =
             examples.iter().flat_map(|e| off_diagonal(e.positions.len(), &e.dependency.to_f32())).collect();
         if measured.len() < 2 {
-            let value = format!("{} measured pairs", measured.len());
+            let value = counted(measured.len(), "measured pair");
             return Err(Error::Setting { name: "the data", value, allowed: "responses of several tokens" });
         }
         let count = measured.len() as f64;
@@ -87,8 +88,11 @@ impl fmt::Display for Calibration {
         }
         writeln!(
             f,
-            "best constant   MSE {:.6} ({} pairs of {} masks); the two lie {:.1} standard errors apart",
-            self.constant_mse, self.pairs, self.examples, self.apart
+            "best constant   MSE {:.6} ({} of {}); the two lie {:.1} standard errors apart",
+            self.constant_mse,
+            counted(self.pairs, "pair"),
+            counted(self.examples, "mask"),
+            self.apart
         )
     }
 }

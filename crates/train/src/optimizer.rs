@@ -55,7 +55,7 @@ impl AdamW {
     }
 }
 
-/// Parameters with their moments, as flat vectors of one length.
+/// Parameters with their moments, as flat vectors of the same length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moments {
     /// The weights.

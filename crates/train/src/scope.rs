@@ -6,7 +6,7 @@ use demask_engine::Scope;
 
 /// Passes over the examples.
 const PASSES: usize = 6;
-/// Largest step of a weight; of the bias a thirtieth, which is no feature's and moves with every example.
+/// Largest step of a weight; a thirtieth of it for the bias, which belongs to no feature and moves with every example.
 const RATE: f32 = 0.3;
 const BIAS_RATE: f32 = 0.01;
 /// Pull of every weight towards zero.

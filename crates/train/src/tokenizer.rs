@@ -29,7 +29,7 @@ pub const SPECIAL: [&str; 4] = [END, MASK, TURN_START, TURN_END];
 /// Numbers up to this one are single tokens.
 pub const LARGEST_NUMBER: u32 = 199;
 
-/// One line a turn, its role and newline one token, nothing between turns: a short prompt is mostly content.
+/// One line per turn, its role and newline one token, nothing between turns: a short prompt is mostly content.
 pub const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + \
      '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 

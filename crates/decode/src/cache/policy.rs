@@ -22,7 +22,7 @@ pub struct CachePolicy {
 pub enum Reach {
     /// The block, and finished ones that were not yet computed with their final tokens: exact under block-causal attention.
     Blocks,
-    /// What follows the first token that the last step decided, and so many rows up to it.
+    /// What follows the first token that the last step decided, and this many rows up to it.
     Trailing {
         /// Rows, that of the token included.
         window: usize,

@@ -262,7 +262,7 @@ impl fmt::Display for Summary<'_> {
             write!(f, "; assumed: {}", self.assumed.join(", "))?;
         }
         if self.ignored > 0 {
-            write!(f, "; {} other tensors ignored", self.ignored)?;
+            write!(f, "; other tensors ignored: {}", self.ignored)?;
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Prior {
         let proper = sums(&initial) && transition.iter().all(sums) && emission.iter().all(sums);
         if !fits || !proper {
             return Err(Error::Part(
-                "a prior needs π, A and B of one number of states, each row summing to 1".into(),
+                "a prior needs π, A and B with the same number of states, each row summing to 1".into(),
             ));
         }
         Ok(Self { header, initial, transition, emission })

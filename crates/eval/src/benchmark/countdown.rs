@@ -110,7 +110,7 @@ fn begins_with_operation(term: &str) -> bool {
         && rest_chars.next().is_some_and(|c| c.is_ascii_digit())
 }
 
-/// Numbers that stand before an operator, a full stop, a comma or the sign of equality.
+/// Numbers that stand before an operator, a full stop, a comma or an equals sign.
 fn operands(equation: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = None;

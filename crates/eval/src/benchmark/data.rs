@@ -134,7 +134,7 @@ fn cell(field: &Field) -> Option<Value> {
     }
 }
 
-/// The file of a split: a file is itself, a folder is searched for the one file whose name tells it.
+/// The file of a split: the path itself where it is a file, else the one file of the folder whose name names the split.
 pub(super) fn split(path: &Path, names: &[&str]) -> Result<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_owned());

@@ -2,7 +2,7 @@
 //! Sudoku of Dream's planning evaluation.
 //!
 //! A [`Definition`] is a benchmark under one [`Protocol`] written as data: how many shots, how long, where a response is
-//! cut, how much of the prompt is kept. One file per benchmark turns the rows of its dataset into items by it.
+//! cut, how much of the prompt is kept. One file per benchmark turns the rows of its dataset into items accordingly.
 //! Invariant: an item carries everything it takes to ask it and to mark an answer; nothing else knows the benchmark.
 
 mod countdown;

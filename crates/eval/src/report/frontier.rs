@@ -30,7 +30,7 @@ impl Point {
         }
     }
 
-    /// As accurate and as fast, and better in one of the two.
+    /// At least as accurate and as fast, and better in one of the two.
     pub fn dominates(&self, other: &Self) -> bool {
         let no_worse = self.forwards <= other.forwards && self.accuracy.value >= other.accuracy.value;
         no_worse && (self.forwards < other.forwards || self.accuracy.value > other.accuracy.value)

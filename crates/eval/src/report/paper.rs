@@ -26,7 +26,7 @@ pub fn main_table(
     let summary = Summary::new(samples, baseline)?;
     if let Some(unknown) = tuned.iter().find(|t| !summary.tasks.contains(t)) {
         return Err(Error::Nothing(format!(
-            "no record is of the task {unknown:?} that parameters were tuned on"
+            "there is no record of the task {unknown:?} that parameters were tuned on"
         )));
     }
     let averaged: Vec<&String> = summary.tasks.iter().filter(|t| !tuned.contains(t)).collect();

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use demask_decode::StrategySpec;
+use demask_engine::counted;
 use demask_model::checkpoint::write::replace;
 use serde::Serialize;
 
@@ -166,7 +167,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums records up; without a named baseline it is one-token entropy decoding if that was run, else the first.
+    /// Summarises records; without a named baseline it is one-token entropy decoding if that was run, else the first.
     pub fn new(samples: &[Sample], baseline: Option<&StrategySpec>) -> Result<Self> {
         let (mut tasks, mut strategies): (Vec<String>, Vec<StrategySpec>) = Default::default();
         for sample in samples {
@@ -243,7 +244,8 @@ impl Summary {
         for name in ["strict", "NFE", "tokens/NFE", "seconds", "NFE ×", "time ×"] {
             columns.push(name.into());
         }
-        let caption = format!("Accuracy in % ± standard error over up to {n} problems a task{baseline}.");
+        let caption =
+            format!("Accuracy in % ± standard error over up to {} a task{baseline}.", counted(n, "problem"));
         let mut table = Table::new(&caption, columns);
         for line in &self.means {
             let mut row = vec![line.strategy.to_string()];

@@ -21,7 +21,7 @@ const CONFIDENCE: [&str; 4] = ["conf", "gamma", "threshold", "high"];
 
 /// The figure.
 pub struct Tradeoff<'a> {
-    /// What is on the axes is said by them; this says of what.
+    /// The axes say what is plotted; this says of what.
     pub title: String,
     /// The points.
     pub points: &'a [Point],

@@ -108,7 +108,7 @@ impl Grid {
         self.labels.extend(other.labels);
     }
 
-    /// Calls each point what the first `[[grid]]` that holds it is labelled.
+    /// Names each point after the label of the first `[[grid]]` that holds it.
     pub fn label(&self, mut points: Vec<Point>) -> Vec<Point> {
         for point in &mut points {
             if let Some((label, _)) = self.labels.iter().find(|(_, specs)| specs.contains(&point.strategy)) {

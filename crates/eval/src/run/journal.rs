@@ -1,4 +1,4 @@
-//! Results as JSON lines, appended as they come: a header that says what they belong to, then one record a line.
+//! Results as JSON lines, appended as they come: a header that says what they belong to, then one record per line.
 //!
 //! Invariants: the folder has one writer at a time; after any interruption the file is a prefix of what the whole run
 //! writes; the line that was being written, torn wherever it may be, is cut off when the run goes on; a file of another

@@ -180,7 +180,7 @@ impl Tally {
     }
 }
 
-/// Refuses to go on over other items.
+/// Refuses to go on with other items.
 fn check<'a>(sample: &'a Sample, suite: &dyn Suite, model: &Model, records: &Records) -> Result<&'a Sample> {
     let item = suite.item(sample.index, model.text())?;
     if sample.version == suite.version()
@@ -192,7 +192,7 @@ fn check<'a>(sample: &'a Sample, suite: &dyn Suite, model: &Model, records: &Rec
         return Ok(sample);
     }
     let problem = format!(
-        "item {} of {} was another one, or was asked otherwise ({} then, {} now; canvas {} then, {} now)",
+        "item {} of {} was another one, or was asked differently ({} then, {} now; canvas {} then, {} now)",
         sample.index,
         suite.name(),
         spelled(&(sample.version, sample.protocol.clone())),

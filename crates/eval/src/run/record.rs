@@ -30,7 +30,7 @@ pub struct RunHeader {
     /// What was made of the predictor's file; compared where both runs say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub understood: Option<String>,
-    /// Which part of the data, as `test`.
+    /// Which part of the data, such as `test`.
     pub split: String,
     /// Token drawing.
     pub sampling: Sampling,

@@ -151,7 +151,7 @@ impl Report {
         table
     }
 
-    /// Writes `summary.json`, `summary.csv`, `chosen.{md,csv,tex}`, `chosen.txt` (one spelling a line) and
+    /// Writes `summary.json`, `summary.csv`, `chosen.{md,csv,tex}`, `chosen.txt` (one spelling per line) and
     /// `NAME.{svg,png}`.
     pub fn write(&self, folder: &Path, name: &str, title: &str) -> Result<()> {
         self.summary.write(folder)?;

@@ -97,7 +97,7 @@ pub(super) fn attend(mut child: Child, request: &[u8], nonce: &str, clock: &Cloc
 }
 
 fn unusable(why: &str) -> Error {
-    Error::Sandbox(format!("a program could not be run ({why}); this is no answer's fault"))
+    Error::Sandbox(format!("a program could not be run ({why}); that is no answer's fault"))
 }
 
 fn left(begin: Instant, allowed: Duration) -> Duration {
@@ -155,7 +155,7 @@ impl Pipes {
         polled.extend(self.input.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
         polled.extend(self.words.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         polled.extend(self.complaints.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        // Rounded up, or the last millisecond would be a busy one.
+        // Rounded up, or the last millisecond would be spent spinning.
         let milliseconds = i32::try_from(rest.as_millis() + 1).unwrap_or(i32::MAX);
         match poll(&mut polled, milliseconds) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -179,7 +179,7 @@ impl Pipes {
         Ok(())
     }
 
-    /// The next whole line of the driver, if it repeats the nonce; anything else on the pipe is nobody's word.
+    /// The next whole line of the driver, if it repeats the nonce; anything else on the pipe does not count.
     fn line(&mut self, nonce: &str) -> Option<Reply> {
         while let Some(end) = self.said.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.said.drain(..=end).collect();

@@ -119,7 +119,7 @@ fn inner(mut order: Order) -> io::Error {
     let readable: Vec<PathBuf> = order.readable().collect();
     order.layers.extend(system::restrict(&readable, &order.folder));
     say(&caller, READY);
-    // Nothing of the caller's environment comes this far; white space in paths is nobody's business but Python's.
+    // Nothing of the caller's environment comes this far.
     let cause = Command::new(&order.python)
         .args(&order.arguments)
         .env_clear()
@@ -150,7 +150,7 @@ fn limit(limits: &Limits, in_a_tree: bool) -> io::Result<()> {
     set(Resource::Fsize, file)?;
     set(Resource::Nofile, limits.files)?;
     set(Resource::As, limits.memory)?;
-    // A user who already runs more than this could not even start Python's threads; it is refused nothing else.
+    // It counts all processes of the user: one who already runs more could not start threads in Python, no more.
     let _ = set(Resource::Nproc, limits.processes);
     Ok(())
 }

@@ -107,7 +107,7 @@ impl Sandbox {
                 return Err(Error::Sandbox(format!("Python does not work inside it ({why})")));
             }
             Ended::Silent | Ended::Late => {
-                return Err(Error::Sandbox("a first program, 1 + 1, did not come to its end in it".into()));
+                return Err(Error::Sandbox("a first program, 1 + 1, did not finish in it".into()));
             }
         }
         sandbox.proved = probe::run(&sandbox)?;
@@ -164,7 +164,7 @@ impl Sandbox {
             folder: folder.path().to_owned(),
             python: self.python.clone(),
             readable: self.readable.clone(),
-            // The wall clock is to decide, so the processor's has a second more.
+            // The wall clock is to decide, so the processor's gets a second more.
             limits: Limits { seconds: allowed.as_secs() + 1, ..self.limits },
             layers: Vec::new(),
             arguments: ["-s", "-B", "-c", DRIVER].map(str::to_owned).to_vec(),

@@ -90,7 +90,7 @@ pub(super) fn run(sandbox: &Sandbox) -> Result<Proved> {
     };
     let told = text.strip_prefix("SystemExit: ").and_then(|told| serde_json::from_str(told).ok());
     let Some(told) = told else {
-        return Err(Error::Sandbox(format!("its trial did not come to its end ({text:?})")));
+        return Err(Error::Sandbox(format!("its trial did not finish ({text:?})")));
     };
     let untouched = look(outside.path(), &mark)? == before;
     let proved: Proved = told;

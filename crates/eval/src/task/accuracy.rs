@@ -8,7 +8,7 @@ use demask_model::text::Tokenizer;
 use super::{Problem, Task};
 use crate::error::Result;
 
-/// The part of the problems, given with their prompts' tokens, that is answered right, and strictly so where the task
+/// The share of the problems, given with their prompts' tokens, that are answered right, and strictly so where the task
 /// tells the difference. Every response has `length` tokens.
 pub fn accuracy(
     task: &dyn Task,

@@ -44,7 +44,7 @@ pub use stream::{
 pub struct Problem {
     /// Name of the task.
     pub task: String,
-    /// Kind within the task, as `lines/shuffle`.
+    /// Kind within the task, such as `lines/shuffle`.
     pub kind: String,
     /// What the user says.
     pub prompt: String,

@@ -39,7 +39,7 @@ pub(crate) trait Dot: Copy + Send + Sync {
     type Weight: Plain;
     /// A vector of weights or activations.
     type W: Copy;
-    /// A vector of sums, one a column.
+    /// A vector of sums, one per column.
     type I: Copy;
     /// Columns of a vector.
     const LANES: usize;
@@ -66,9 +66,9 @@ pub(crate) trait Dot: Copy + Send + Sync {
             *q = Self::act(round(x, inverse));
         }
     }
-    /// What the sums of a row of whole steps start from, so that what the products are too large by is taken back.
+    /// What the sums of a row of whole steps start from; it cancels the excess of the products.
     fn row_start(self, acts: &[Self::Act]) -> i32;
-    /// The operand for some depths of a panel: the panel itself or, written to `buffer` of an element a weight, another
+    /// The operand for some depths of a panel: the panel itself or, written to `buffer` with an element per weight, another
     /// form of it; and what the sums of each column start from in addition.
     fn prepare<'a>(
         self,
@@ -89,7 +89,7 @@ pub(crate) trait Dot: Copy + Send + Sync {
     /// # Safety
     /// `LANES` values must be readable at `cols`.
     unsafe fn start(self, row: i32, cols: *const i32) -> Self::I;
-    /// `sum + Σ w·a` over the step, wrapping, and too large by what the starts take back.
+    /// `sum + Σ w·a` over the step, wrapping; too large by the excess that the starts cancel.
     fn dot(self, sum: Self::I, w: Self::W, a: Self::W) -> Self::I;
     /// The same CPU's `f32` instructions.
     fn float(self) -> Self::Float;
@@ -181,7 +181,7 @@ pub(crate) fn round(x: f32, inverse: f32) -> i8 {
     (x * inverse).round_ties_even() as i8
 }
 
-/// What takes back the offset of the weights.
+/// The start that cancels the offset of the weights.
 #[inline(always)]
 pub(super) fn offset_start(acts: &[i8], offset: i32) -> i32 {
     -offset * acts.iter().map(|&a| i32::from(a)).sum::<i32>()

@@ -3,7 +3,7 @@
 //!
 //! `a₀w₀ + a₂w₂ = (a₀ + w₂)(a₂ + w₀) − a₀a₂ − w₀w₂`, and the last two products belong to one row or one column: they
 //! are what sums start from. `VPMADDWD` takes two such products at a time. `VPMADDUBSW` would saturate, and a plain
-//! `VPMADDWD` chain needs as many instructions but has all its multiplications wait for two of the four pipes.
+//! `VPMADDWD` chain needs as many instructions, all of them multiplications, which only two of the four pipes take.
 //! Everything wraps modulo 2³², and the sum itself fits, so it is exact.
 
 use core::arch::x86_64::*;

@@ -104,7 +104,7 @@ impl Dot for Maddubs {
         proven!(_mm256_set1_epi32(row))
     }
 
-    /// One step by itself, for [`crate::ops::peak`]'s rates of single instructions and as the meaning of [`Self::steps`].
+    /// A single step, for [`crate::ops::peak`]'s rates of single instructions and as the specification of [`Self::steps`].
     #[inline(always)]
     fn dot(self, sum: __m256i, w: __m256i, a: __m256i) -> __m256i {
         proven!({

@@ -11,7 +11,7 @@ use crate::parallel::{GRAIN, least_run};
 /// # Panics
 /// If the lengths disagree.
 pub fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
-    assert_eq!(a.len(), b.len(), "add: a and b must have one length");
+    assert_eq!(a.len(), b.len(), "add: a and b must have the same length");
     assert_eq!(a.len(), out.len(), "add: out must have the length of a");
     let level = Level::active();
     let inputs = a.par_chunks(GRAIN).zip(b.par_chunks(GRAIN));

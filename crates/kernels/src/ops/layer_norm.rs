@@ -40,7 +40,7 @@ impl Op for Forward<'_> {
         let width = self.weight.len();
         for (x, out) in self.x.chunks_exact(width).zip(self.out.chunks_exact_mut(width)) {
             let mean = sum_of(simd, x, |x| x, |x| x) / width as f32;
-            // About the mean and not about zero: a row may lie far from it.
+            // About the mean and not about zero, which a row may lie far from.
             let squares = sum_of(
                 simd,
                 x,

@@ -7,14 +7,14 @@ use crate::arch::{COLS, Dot, DotOp, MAX_LANES, MOST_VECTORS, Op, Simd, WithDot};
 use crate::dispatch::Level;
 use crate::memory::Scratch;
 
-/// Single-precision operations a second of all threads together (a fused multiply-add counts two).
+/// Single-precision operations per second of all threads together (a fused multiply-add counts as two).
 pub fn peak_fma() -> f64 {
     let level = Level::active();
     all_threads(|| level.run(Fma))
 }
 
-/// Operations on bytes a second of all threads together, with the byte products of the int8 product (a multiplication
-/// and its addition count two).
+/// Operations on bytes per second of all threads together, with the byte products of the int8 product (a multiplication
+/// and its addition count as two).
 pub fn peak_int8() -> f64 {
     Level::active().with_bytes(Bytes)
 }
@@ -24,9 +24,9 @@ pub fn peak_four() -> f64 {
     Level::active().with_nibbles(Four)
 }
 
-/// Bytes a second that all threads together read from memory, each its own stretch from end to end: the best of short
+/// Bytes per second that all threads together read from memory, each its own stretch from end to end: the best of short
 /// rounds that all of them take part in, since memory is shared and what one thread reads while the others wait
-/// says nothing of them all.
+/// says nothing about all of them.
 pub fn bandwidth() -> f64 {
     let level = Level::active();
     let memory: Vec<Vec<f32>> = (0..rayon::current_num_threads()).map(|_| vec![1.0; STRETCH]).collect();
@@ -64,7 +64,7 @@ impl Op for Read<'_> {
 /// How long each thread measures.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// Sum over the pool's threads of the best rate any short stretch of `stretch` reached, which returns its operations.
+/// Sum over the pool's threads of the best rate that a call of `stretch`, which returns its operations, reached.
 ///
 /// The best and not the mean: a stretch during which the thread was taken off the core says nothing about the core.
 fn all_threads(stretch: impl Fn() -> u64 + Sync) -> f64 {
@@ -157,8 +157,8 @@ impl<D: Dot> DotOp<D> for Four {
     }
 }
 
-/// `R` rows of `V` vectors with operands from the first-level cache: words that are summed before they are widened make
-/// one step by itself say nothing. Returns the operations.
+/// `R` rows of `V` vectors with operands from the first-level cache: where words are summed before they are widened, a
+/// single step says nothing. Returns the operations.
 #[inline(always)]
 fn near<D: Dot, const R: usize, const V: usize>(dot: D) -> u64 {
     const ROUNDS: u64 = 600;

@@ -12,7 +12,7 @@ use crate::parallel::{GRAIN, least_run};
 /// # Panics
 /// If the lengths disagree.
 pub fn silu_gate(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    assert_eq!(gate.len(), up.len(), "silu_gate: gate and up must have one length");
+    assert_eq!(gate.len(), up.len(), "silu_gate: gate and up must have the same length");
     assert_eq!(gate.len(), out.len(), "silu_gate: out must have the length of gate");
     let level = Level::active();
     let inputs = gate.par_chunks(GRAIN).zip(up.par_chunks(GRAIN));

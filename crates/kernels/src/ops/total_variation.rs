@@ -9,7 +9,7 @@ use crate::math::exp;
 /// # Panics
 /// If the rows have different lengths.
 pub fn total_variation(a: &[f32], lse_a: f32, b: &[f32], lse_b: f32) -> f32 {
-    assert_eq!(a.len(), b.len(), "total_variation: rows must have one length");
+    assert_eq!(a.len(), b.len(), "total_variation: rows must have the same length");
     Level::active().run(TotalVariation { a, lse_a, b, lse_b })
 }
 

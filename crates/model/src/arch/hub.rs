@@ -50,7 +50,7 @@ pub(super) fn spec(fields: &Fields<'_>, architecture: &'static str, facts: &Fact
         heads,
         kv_heads: fields.optional_size("num_key_value_heads")?.unwrap_or(heads),
         head_dim,
-        // Of a model all of whose layers have experts, nothing else may be said.
+        // A model all of whose layers have experts need not say.
         ffn: fields.optional_size("intermediate_size")?.unwrap_or(1),
         eps: fields.number("rms_norm_eps", 1e-6)? as f32,
         rope_theta: fields.number("rope_theta", 1e6)?,
@@ -76,7 +76,7 @@ pub(super) fn dense(fields: &Fields<'_>, architecture: &'static str, facts: &Fac
     spec(fields, architecture, facts)
 }
 
-/// Qwen3-MoE's experts: softmax over all, the chosen brought to the sum 1, in all layers but those named.
+/// Qwen3-MoE's experts: softmax over all, the chosen normalised to sum to 1, in all layers but those named.
 pub(super) fn qwen3_experts(fields: &Fields<'_>, layers: usize) -> Result<Experts> {
     let dense = fields.ids("mlp_only_layers")?;
     let every = fields.optional_size("decoder_sparse_step")?.unwrap_or(1);

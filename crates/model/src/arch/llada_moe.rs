@@ -1,4 +1,4 @@
-//! LLaDA-MoE-7B-A1B: full attention, experts by softmax whose weights are not brought to the sum 1. Its `model_type` is
+//! LLaDA-MoE-7B-A1B: full attention, experts by softmax whose weights are not normalised to sum to 1. Its `model_type` is
 //! LLaDA-8B's; only `architectures` tells them apart.
 
 use super::{Architecture, Facts, hub, refuse};

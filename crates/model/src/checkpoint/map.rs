@@ -50,7 +50,7 @@ pub(super) fn map(path: &Path) -> io::Result<Mapping> {
     // a `&[u8]` then change, which no check can make sound. `check` and `guard_mappings` turn nearly all such cases
     // into an error before or while the bytes are used; what is left is a pass that reads new numbers between a write
     // and the next check, as if the checkpoint had always held them (no value is invalid, no index comes from them),
-    // and a writer that restores size and time. Who cannot exclude such writers reads the file instead (`LoadOptions::mapped`).
+    // and a writer that restores size and time. Those who cannot exclude such writers read the file instead (`LoadOptions::mapped`).
     let map = unsafe { Mmap::map(&file)? };
     fault::remember(&map, path);
     Ok(Mapping { map, file, path: path.to_path_buf(), before })

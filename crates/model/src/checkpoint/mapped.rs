@@ -234,7 +234,7 @@ impl Mapped {
         Self { dtype: self.dtype, shape, storage }
     }
 
-    /// The same tensor in another number format (`--dtype`), rounded to nearest, ties to even; no copy if it has it already.
+    /// The same tensor in another number format, rounded to nearest, ties to even; no copy if it has it already.
     pub fn to_dtype(&self, dtype: Dtype) -> Self {
         if dtype == self.dtype {
             return self.clone();

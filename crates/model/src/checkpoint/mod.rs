@@ -1,7 +1,7 @@
 //! Weights in the Hub's layout: `model.safetensors`, or shards with `model.safetensors.index.json`.
 //!
 //! [`Store`] maps the files and hands out [`Mapped`] tensors; [`mod@write`] and [`synthetic`] make such folders;
-//! [`source`] finds one from what the user typed after `--model`. Invariant: a tensor's bytes were checked against the
+//! [`source`] finds one by what the user calls it. Invariant: a tensor's bytes were checked against the
 //! file's length before anything refers to them, and nothing is copied unless it must be (wrong alignment, another dtype).
 
 mod bytes;

@@ -1,6 +1,6 @@
-//! What the user typed after `--model`: a folder, or a name on the Hub.
+//! What a user calls a model: a folder, or a name on the Hub.
 //!
-//! Invariant: nothing here reads the environment; the command line does and passes [`HubOptions`].
+//! Invariant: nothing here reads the environment; the caller does and passes [`HubOptions`].
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub trait Progress {
     fn begin(&mut self, file: &str, bytes: u64) {
         let _ = (file, bytes);
     }
-    /// So many more bytes are on disk.
+    /// This many more bytes are on disk.
     fn advance(&mut self, bytes: u64) {
         let _ = bytes;
     }

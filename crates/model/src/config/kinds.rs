@@ -165,7 +165,7 @@ pub struct Experts {
     pub groups_chosen: usize,
     /// A learned number per expert is added to its score for the choice alone.
     pub bias: bool,
-    /// The weights of the chosen experts are brought to the sum 1.
+    /// The weights of the chosen experts are normalised to sum to 1.
     pub normalise: bool,
     /// What the weights are multiplied by then.
     pub scale: f32,

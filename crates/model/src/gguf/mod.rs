@@ -1,6 +1,6 @@
 //! GGUF, the file format of llama.cpp: one file with shape, tokenizer, chat template and weights.
 //!
-//! `--model FILE.gguf` works wherever a checkpoint folder does. F32, F16 and BF16 weights stay in the mapped file; Q8_0,
+//! A GGUF file may be named wherever a checkpoint folder may. F32, F16 and BF16 weights stay in the mapped file; Q8_0,
 //! Q4_0 and Q4_K run in the kernels with their own bits and scales; other K-quants are brought to int8 in groups of 32.
 //! Invariant: a tensor's range was checked against the file before anything refers to it.
 

@@ -52,7 +52,7 @@ impl Encoder {
         };
         let answer = messages.iter().rposition(|message| message.role() == "assistant");
         let answer =
-            answer.filter(|&answer| answer > 0).ok_or("has no answer of an assistant after a question")?;
+            answer.filter(|&answer| answer > 0).ok_or("has no assistant's answer after a question")?;
         let (before, response) = (&messages[..answer], messages[answer].text().unwrap_or_default());
         let Some(template) = &self.template else {
             let prompt: Vec<&str> = before.iter().filter_map(Message::text).collect();

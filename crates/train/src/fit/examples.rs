@@ -28,7 +28,7 @@ pub struct Examples<'a> {
 
 impl<'a> Examples<'a> {
     /// Holds about `window` files at a time. Refuses a cache without these hidden rows if there is no backbone to make
-    /// them, or another one.
+    /// them, or if it is not the cache's.
     pub fn new(
         cache: &'a Cache,
         row: HiddenRow,
@@ -37,7 +37,7 @@ impl<'a> Examples<'a> {
         measure: Measure,
     ) -> Result<Self> {
         if measure == Measure::Divergence && !cache.header().settings.divergence {
-            let allowed = "tv, because the cache stores no divergences; generate one with --divergence";
+            let allowed = "total variation, because the cache stores no divergences; generate one that does";
             return Err(Error::Setting { name: "the target", value: measure.name().into(), allowed });
         }
         let stored = cache.header().settings.hidden.has(row);

@@ -166,7 +166,7 @@ impl Report {
             held.push(example.clone());
         }
         if held.is_empty() {
-            let value = format!("{} usable responses", number);
+            let value = counted(number, "usable response");
             return Err(Error::Setting { name: "the data", value, allowed: "at least two" });
         }
         let report = Self::new(&baselines, &held, &predicted);

@@ -26,7 +26,7 @@ const POINTS: u64 = 400;
 
 /// Who hears of a run's progress.
 pub trait Watcher {
-    /// After every update. To break is to save the state and stop.
+    /// After every update. Breaking saves the state and stops.
     fn on_step(&mut self, _progress: &FitProgress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

@@ -70,7 +70,7 @@ impl<'a> AdjustObjective<'a> {
         let slots = slots(backbone.spec());
         let long = trajectories.iter().filter(|t| t.order.len() > shape.depth).count();
         if shape.depth == 0 || shape.batch == 0 || long < 2 {
-            let value = format!("depth {}, {long} trajectories long enough", shape.depth);
+            let value = format!("{} (trajectories that are long enough: {long})", shape.depth);
             let allowed = "at least 1, and two trajectories with more decisions";
             return Err(Error::Setting { name: "the depth", value, allowed });
         }

@@ -70,7 +70,7 @@ pub struct Rollout {
     pub advantage: f64,
 }
 
-/// `R` of a decoding that took so many passes.
+/// `R` of a decoding that took this many passes.
 pub fn reward(right: bool, passes: usize, length: usize, alpha: f64) -> f64 {
     let share = (length as f64 - passes as f64 + 1.0).max(0.0) / length as f64;
     if right { share.powf(alpha) } else { 0.0 }

@@ -6,6 +6,7 @@
 
 use candle_core::{Device, Tensor};
 use demask_decode::rng::{Purpose, Rng};
+use demask_engine::counted;
 use demask_kernels::softmax_stats;
 use demask_model::{Backbone, Query, Rows};
 
@@ -39,7 +40,7 @@ pub struct Imitation<'a> {
 }
 
 impl<'a> Imitation<'a> {
-    /// On trajectories of one length that this backbone made; `held` states are held out.
+    /// On trajectories of equal length that this backbone made; `held` states are held out.
     pub fn new(
         backbone: &'a dyn Backbone,
         trajectories: &'a [Trajectory],
@@ -49,7 +50,11 @@ impl<'a> Imitation<'a> {
         seed: u64,
     ) -> Result<Self> {
         if trajectories.len() < 2 || batch == 0 {
-            let value = format!("{} trajectories, {batch} states per update", trajectories.len());
+            let value = format!(
+                "{}, {} per update",
+                counted(trajectories.len(), "trajectory"),
+                counted(batch, "state")
+            );
             return Err(Error::Setting {
                 name: "what to learn from",
                 value,

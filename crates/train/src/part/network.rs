@@ -35,7 +35,7 @@ impl Default for PolicyShape {
     }
 }
 
-/// What the network reads: several steps of responses of one length.
+/// What the network reads: several steps of responses of equal length.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inputs {
     /// Cells of a response.

@@ -82,7 +82,7 @@ pub struct Outcome {
     pub parameters: Vec<f32>,
     /// That loss.
     pub validation: f64,
-    /// After so many updates.
+    /// Updates after which it was reached.
     pub best_step: u64,
     /// Updates in all.
     pub steps: u64,

@@ -33,7 +33,7 @@ pub struct Trajectory {
 }
 
 impl Trajectory {
-    /// The canvas after so many decisions.
+    /// The canvas after this many decisions.
     pub fn state(&self, decided: usize, mask: u32) -> Vec<u32> {
         let mut tokens = self.prompt.clone();
         tokens.resize(self.prompt.len() + self.response.len(), mask);

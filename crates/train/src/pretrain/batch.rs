@@ -39,7 +39,7 @@ pub struct BatchPart {
     pub targets: Vec<u32>,
     /// Weight of each prediction; the loss of a batch is the weighted sum over all its parts.
     pub weights: Vec<f32>,
-    /// What is to be sure besides right, in a stage of certainty.
+    /// What is to be certain as well as right, in a certainty stage.
     pub certainty: Option<Certainty>,
 }
 

@@ -16,7 +16,7 @@ const TEMPERATURE: f32 = 0.5;
 /// Inside the logarithm.
 const FLOOR: f32 = 1e-12;
 
-/// What makes the predictions of a part sure, besides right.
+/// What makes the predictions of a part certain as well as right.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Certainty {
     /// Predictions of each pass over a canvas.

@@ -116,7 +116,7 @@ pub struct Stage {
     /// learned too, at hardly any cost. Diffusion masks responses only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prompt: f32,
-    /// Weight of the entropy beside the cross-entropy in a stage of certainty.
+    /// Weight of the entropy beside the cross-entropy in a certainty stage.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub entropy: f32,
     /// Certainty within one block of this length, what follows it masked and not trained; 0 is the whole response.
@@ -269,7 +269,7 @@ impl Stage {
             return Some(format!("entropy is {}, must be between 0 and 100", self.entropy));
         }
         if (self.entropy > 0.0 || self.block > 0) && self.objective != Objective::Certainty {
-            return Some("entropy and block are for stages of certainty".into());
+            return Some("entropy and block are for certainty stages".into());
         }
         self.rate.problem().map(|problem| format!("rate.{problem}"))
     }

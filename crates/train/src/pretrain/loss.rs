@@ -66,7 +66,7 @@ pub(super) fn row_loss(row: &mut [f32], target: usize, weight: f32) -> (f64, boo
     (f64::from(weight) * (f64::from(sum).ln() + f64::from(max) - f64::from(aim)), right)
 }
 
-/// [`cross_entropy`], and what certainty asks besides.
+/// [`cross_entropy`], and what certainty adds to it.
 pub(super) fn of(logits: &mut [f32], targets: &[u32], weights: &[f32], sure: Option<&Certainty>) -> Loss {
     match sure {
         None => cross_entropy(logits, targets, weights),

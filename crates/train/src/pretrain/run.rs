@@ -24,7 +24,7 @@ use crate::optimizer::{self, Moments};
 
 /// Who hears of a run's progress and judges its weights.
 pub trait Watcher {
-    /// After every update. To break is to save the state and stop.
+    /// After every update. Breaking saves the state and stops.
     fn on_step(&mut self, progress: &PretrainProgress) -> ControlFlow<()>;
 
     /// Scores of the weights after `step` updates; the error is a sentence.

@@ -157,7 +157,7 @@ impl Manifest {
                 || file.responses > responses
                 || file.refused > responses
             {
-                return Err(format!("says of {} what cannot be true", file.name));
+                return Err(format!("says things of {} that cannot be true", file.name));
             }
         }
         Ok(())
@@ -204,7 +204,7 @@ pub(super) fn read_refused(folder: &Path) -> Result<Vec<Refused>> {
     let text = files::read_to_string(&path).map_err(Error::read(&path))?;
     let row = |line: &str| {
         let problem = |cause: serde_json::Error| {
-            format!("is damaged ({cause}); delete it and manifest.json, run again")
+            format!("is damaged ({cause}); delete it and manifest.json and run again")
         };
         serde_json::from_str(line)
             .map_err(|cause| Error::Cache { path: path.clone(), problem: problem(cause) })

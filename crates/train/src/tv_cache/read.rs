@@ -91,7 +91,7 @@ impl Cache {
         let found = reader.metadata().file_metadata().num_rows();
         if usize::try_from(found) != Ok(promised) {
             return Err(damaged(format!(
-                "has {found} rows, but manifest.json says {promised}; run demask tv-cache generate again"
+                "has {found} rows, but manifest.json says {promised}; generate the cache again"
             )));
         }
         let hidden = self.header().settings.hidden_dtype;

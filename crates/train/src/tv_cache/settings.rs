@@ -32,7 +32,7 @@ impl HiddenRows {
     }
 }
 
-/// TvCacheSettings of a cache.
+/// Settings of a TV cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TvCacheSettings {

@@ -73,7 +73,7 @@ impl Questions {
         Self { first: n.min(self.asked.len()), ..self.clone() }
     }
 
-    /// Of the questions, how many do not fit the model's context and lose the beginning of their prompt.
+    /// How many of the questions do not fit the model's context and lose the beginning of their prompt.
     pub fn cut(&self) -> usize {
         self.asked[..self.first].iter().filter(|asked| asked.cut).count()
     }

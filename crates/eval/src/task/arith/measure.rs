@@ -269,7 +269,7 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
         story.endings.clear();
     }
     let mention = hero.mention(teller);
-    // What was added to is not left.
+    // Of an amount that only grew nothing is "left".
     let asked = loop {
         let asked = teller.pick(scale.asked);
         if story.ends_in_loss() || !asked.contains("left") {

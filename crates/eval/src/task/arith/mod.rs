@@ -179,11 +179,11 @@ fn told_as_product(rng: &mut Rng, wording: Wording) -> Told {
     let count = if rng.below(3) == 0 { 2 } else { 1 };
     let mut story = with_product(rng, count);
     let (prompt, content) = product::tell(&mut Teller::new(rng, wording), &mut story);
-    // A product cannot be worked out, only known: the table must be in training, so a problem is its thing as well.
+    // A product cannot be worked out, only known: the table must be in training, so the things counted are part of a problem's key.
     Told { kind: "arith/product", prompt, key: format!("{}:{content}", story.key()), story }
 }
 
-/// A product, and sums after it up to so many steps in all.
+/// A product, and sums after it, up to this many steps in all.
 fn with_product(rng: &mut Rng, count: usize) -> Story {
     let (groups, each) = story::factors(rng);
     let mut steps = vec![Step::new(Op::Times, each)];

@@ -114,7 +114,7 @@ fn change(rng: &mut Rng) -> i64 {
     rng.between(1, most)
 }
 
-/// So many additions and subtractions that keep every total within 0 and [`LARGEST_TOTAL`].
+/// This many additions and subtractions that keep every total within 0 and [`LARGEST_TOTAL`].
 pub(super) fn steps(rng: &mut Rng, first: i64, count: usize) -> Vec<Step> {
     let mut total = first;
     let mut steps = Vec::with_capacity(count);
@@ -129,7 +129,7 @@ pub(super) fn steps(rng: &mut Rng, first: i64, count: usize) -> Vec<Step> {
     steps
 }
 
-/// A chain of so many steps.
+/// A chain of this many steps.
 pub(super) fn chain(rng: &mut Rng, count: usize) -> Story {
     let first = start(rng);
     Story::new(first, steps(rng, first, count))

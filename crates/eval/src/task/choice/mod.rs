@@ -213,7 +213,7 @@ impl Question {
         (apart || (capital && !opening && rest.starts_with(' '))).then(|| known.clone())
     }
 
-    /// The option a response settles on: after its last "answer is", after its last sign of equality, or the first it names.
+    /// The option a response settles on: after its last "answer is", after its last equals sign, or the first it names.
     fn option(&self, response: &str) -> Option<String> {
         let lower = response.to_lowercase();
         let after = |mark: &str| lower.rfind(mark).map(|at| at + mark.len());

@@ -194,7 +194,7 @@ pub struct Order {
     low: i64,
     high: i64,
     direction: Direction,
-    /// What they must leave when divided by two, where that is asked.
+    /// The remainder they must leave when divided by two, where that is asked for.
     parity: Option<i64>,
 }
 

@@ -89,7 +89,7 @@ impl Recipe {
         }
     }
 
-    /// The value for these arguments; nothing where it is undefined, as the largest of no numbers.
+    /// The value for these arguments; nothing where it is undefined, such as the largest of no numbers.
     pub(super) fn apply(&self, args: &[Value]) -> Option<Value> {
         match (self, args) {
             (Self::Number(ops), [Value::Int(x)]) => {

@@ -146,7 +146,7 @@ impl Edit {
         }
     }
 
-    /// The value for a text; nothing where it is undefined, as the first letter of no text.
+    /// The value for a text; nothing where it is undefined, such as the first letter of an empty text.
     pub(super) fn apply(&self, text: &str) -> Option<Value> {
         let letters = text.chars();
         let length = letters.clone().count();

@@ -87,7 +87,7 @@ impl WordStep {
         }
     }
 
-    /// The value for these words; nothing where it is undefined, as the first letter of no text.
+    /// The value for these words; nothing where it is undefined, such as the first letter of an empty text.
     pub(super) fn apply(&self, words: &[&str]) -> Option<Value> {
         let texts = |texts: Vec<String>| Some(Value::List(texts.into_iter().map(Value::Str).collect()));
         let each = |change: &dyn Fn(&str) -> String| texts(words.iter().map(|word| change(word)).collect());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use demask_engine::counted;
 use demask_model::checkpoint::write::replace;
 
 use super::{Estimate, Selected};
@@ -122,7 +123,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}, {} chains per set", self.strategy, self.chains)?;
+        writeln!(f, "{}, {} per set", self.strategy, counted(self.chains, "chain"))?;
         writeln!(
             f,
             "{:>7} {:>7} {:>8} {:>7} {:>12} {:>12} {:>19} {:>8} {:>13}",

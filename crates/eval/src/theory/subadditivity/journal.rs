@@ -83,7 +83,7 @@ impl Journal {
         self.0.records()
     }
 
-    /// Refuses to go on over other data.
+    /// Refuses to go on with other data.
     pub(super) fn check(&self, number: usize, id: &str, mask: u32) -> Result<()> {
         let Record { id: found, mask: index, .. } = &self.records()[number];
         if found == id && *index == mask {

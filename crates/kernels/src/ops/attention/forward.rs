@@ -50,7 +50,7 @@ pub fn attention(
     let level = Level::active();
     let out = Grid::new(out, heads.query * heads.dim);
     let lse = lse.map(|lse| Grid::new(lse, heads.query));
-    // Of segments that are causal this counts twice what is needed.
+    // For causal segments this counts twice what is needed.
     let pairs: usize = segments.iter().map(|s| s.q.len() * s.k.len()).sum();
     counted(Work::Attention, 4 * pairs * heads.query * heads.dim, || {
         let tasks = cut(heads, segments).into_par_iter();

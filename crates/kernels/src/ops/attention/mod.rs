@@ -71,7 +71,7 @@ fn check(q: &[f32], k: &[f32], v: &[f32], heads: Heads, segments: &[Segment]) ->
         q.len()
     );
     assert!(k.len().is_multiple_of(kv * dim), "attention: k ({}) must be rows of {kv} x {dim}", k.len());
-    assert_eq!(k.len(), v.len(), "attention: k and v must have one shape");
+    assert_eq!(k.len(), v.len(), "attention: k and v must have the same shape");
     let (q, k) = (q.len() / (query * dim), k.len() / (kv * dim));
     for segment in segments {
         let inside = |range: &Range<usize>, rows| range.start <= range.end && range.end <= rows;

@@ -51,7 +51,7 @@ pub(super) fn quantize_rows<D: Dot>(
         });
     };
     if m * layout.k < QUANTIZE_GRAIN {
-        // Handing so little to other threads would cost more than it.
+        // Handing so little to other threads would cost more than it saves.
         let groups = data.chunks_mut(step).zip(scales.chunks_mut(m)).zip(starts.chunks_mut(m));
         for (group, ((data, scales), starts)) in groups.enumerate() {
             quantize(group, 0, data, scales, starts);

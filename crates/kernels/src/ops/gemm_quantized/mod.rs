@@ -1,7 +1,7 @@
 //! `c = a·wᵀ + bias` with quantised weights: activations become bytes row by row and group by group on the fly, once for
 //! all products that share them; and `silu(a·gateᵀ) · (a·upᵀ)` without either of the two in memory.
 //!
-//! Invariant: an element is `Σ_g fma(sum_g, scale_a·scale_w, ·)` over the groups in order (followed each by
+//! Invariant: an element is `Σ_g fma(sum_g, scale_a·scale_w, ·)` over the groups in order (each followed by
 //! `fma(scale_a·Σa, offset_w, ·)` where weights have offsets), each `sum_g` an exact 32-bit sum of byte products, then the
 //! bias. It is therefore bit-identical whatever `m`, the threads, the batch, the instruction set and what it shares its
 //! activations with. A row with a number that is not finite gives NaN.
@@ -75,7 +75,7 @@ pub fn gemm_silu_gate(
     out: &mut [f32],
 ) {
     let Layout { n, k, .. } = gate.layout();
-    assert_eq!((n, k), (up.n(), up.k()), "gemm_silu_gate: gate and up must have one shape");
+    assert_eq!((n, k), (up.n(), up.k()), "gemm_silu_gate: gate and up must have the same shape");
     assert_eq!(a.len(), m * k, "gemm_silu_gate: a must be [m, k]");
     assert_eq!(out.len(), m * n, "gemm_silu_gate: out must be [m, n]");
     if m == 0 || n == 0 {
@@ -102,7 +102,7 @@ struct Output<'a> {
 #[derive(Clone, Copy)]
 enum Of<'a> {
     One(&'a QuantizedWeights<'a>),
-    /// Panels of both in turn.
+    /// Panels of both, alternating.
     Gated {
         gate: &'a QuantizedWeights<'a>,
         up: &'a QuantizedWeights<'a>,

@@ -14,7 +14,7 @@ const MOST_PANELS: usize = MOST_VECTORS;
 
 /// Depths whose activations stay in the second-level cache while a block's panels pass over them.
 const BLOCK_DEPTHS: usize = 256;
-/// Activations of a block that stay in the first-level cache: of few rows, more depths.
+/// Activations of a block that stay in the first-level cache: the fewer the rows, the more depths.
 const NEAR: usize = 8 * 1024;
 
 /// One rectangle of an output.
@@ -57,8 +57,8 @@ impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
 }
 
 impl<D: Dot> RowsByPanels<'_, D> {
-    /// Adds some groups' products to the sums of a block: one column of tiles after the other, each group after group,
-    /// so that its sums stay in the first-level cache.
+    /// Adds some groups' products to the sums of a block: one column of tiles after the other, all groups of each in
+    /// turn, so that its sums stay in the first-level cache.
     #[inline(always)]
     fn groups(
         &self,
@@ -88,7 +88,7 @@ impl<D: Dot> RowsByPanels<'_, D> {
         }
     }
 
-    /// Has the packed weights of a group brought into cache; beyond the last group, nothing.
+    /// Prefetches the packed weights of a group; does nothing beyond the last group.
     #[inline(always)]
     fn fetch(&self, dot: D, panels: Range<usize>, group: usize) {
         const LINE: usize = 64;
@@ -164,7 +164,7 @@ impl<D: Dot> RowsByPanels<'_, D> {
         }
     }
 
-    /// Writes a block of gated units: gates and what they gate lie in turn.
+    /// Writes a block of gated units: gates and what they gate alternate.
     #[inline(always)]
     fn write_gated(&self, dot: D, rows: Range<usize>, panels: Range<usize>, sums: &[f32]) {
         let n = self.output.layout().n;

@@ -83,7 +83,7 @@ impl Layout {
         self.groups().checked_sub(1).map_or(0, |last| self.start(last) + self.filled(last))
     }
 
-    /// Bytes of so many packed depths of a panel.
+    /// Bytes that this many packed depths of a panel take.
     pub(super) fn bytes(&self, depths: usize) -> usize {
         depths * COLS / self.bits.per_byte()
     }

@@ -111,7 +111,7 @@ pub enum QuantizeError {
 }
 
 impl<'a> QuantizedWeights<'a> {
-    /// The packed form as it was stored, of four or eight bits as the scales are: no copy if borrowed.
+    /// The packed form as it was stored, of four or eight bits as its scales tell; not copied if borrowed.
     ///
     /// # Errors
     /// If the group is out of range or a slice has another length than [`packed_len`](Self::packed_len) or

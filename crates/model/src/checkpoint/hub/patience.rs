@@ -13,7 +13,7 @@ use super::failure::Failure;
 pub(super) enum Sign {
     /// A file of this many bytes.
     Begin(String, u64),
-    /// So many more bytes.
+    /// This many more bytes.
     Advance(u64),
     /// The file is there.
     Finish,

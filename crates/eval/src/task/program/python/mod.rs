@@ -27,7 +27,7 @@ pub enum Error {
         /// What was found or missed.
         what: String,
     },
-    /// The program asked for something undefined, as an unknown name or a sum of a string and a number.
+    /// The program asked for something undefined, such as an unknown name or the sum of a string and a number.
     #[error("{0}")]
     Runtime(String),
     /// A bound on steps, depth or size was reached.
