@@ -39,6 +39,10 @@ pub struct EvalArgs {
     /// Tokens of all canvases decoded at once; 1 decodes one problem at a time, as the paper's timings do
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub token_budget: u32,
+    /// Ask every problem of a generated task this many times, each with randomness of its own, and tell how varied the right
+    /// answers are; needs a temperature above 0
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub draws: u32,
     /// Also write a trace of every problem, with dependency matrices, into OUT/traces
     #[arg(long)]
     pub traces: bool,
@@ -55,6 +59,9 @@ impl EvalArgs {
         let benchmarks: Vec<&String> = names.iter().filter(|name| Generated::find(name).is_none()).collect();
         for name in &benchmarks {
             self.code.check(self.benchmark.check(name, benchmarks.len() == 1)?)?;
+        }
+        if let (2.., Some(name)) = (self.draws, benchmarks.first()) {
+            usage!("{name} is a benchmark, which is asked once; leave it out or leave out --draws");
         }
         Ok(())
     }
@@ -116,6 +123,9 @@ impl<'a> Evaluation<'a> {
             shard,
             traces: args.traces,
         };
+        if args.draws > 1 && plan.decoding.sampling(&model.defaults().sampling)?.temperature <= 0.0 {
+            usage!("without randomness every draw is the same; add --temperature 1 or leave out --draws");
+        }
         let mut evaluation = Self { args, model, split, sources: Vec::new(), plan };
         evaluation.sources = evaluation.open()?;
         Ok(evaluation)
@@ -193,7 +203,8 @@ impl<'a> Evaluation<'a> {
                 SuiteSource::Task(name) => {
                     let Some((task, fresh)) = Generated::find(name) else { continue };
                     let split = if fresh { Split::Fresh } else { self.split.split() };
-                    suites.push(Box::new(Generated::new(task, split, n, self.model.text(), self.length())?));
+                    let suite = Generated::new(task, split, n, self.model.text(), self.length())?;
+                    suites.push(Box::new(suite.drawn(self.args.draws as usize)));
                 }
             }
         }

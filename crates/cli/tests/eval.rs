@@ -75,6 +75,45 @@ fn a_killed_evaluation_ends_with_the_same_records() {
 }
 
 #[test]
+fn a_problem_asked_several_times_tells_how_varied_the_answers_are() {
+    let (folder, model) = (Folder::new(), fixture());
+    let ask = |out: &str, draws, temperature| {
+        demask(&[
+            "eval",
+            "--model",
+            &model,
+            "-s",
+            "entropy:k=4",
+            "-t",
+            "open",
+            "-n",
+            "24",
+            "--limit",
+            "2",
+            "--draws",
+            draws,
+            "--temperature",
+            temperature,
+            "--out",
+            &folder.path(out),
+        ])
+    };
+    let (several, once) = (ask("several", "3", "1"), ask("once", "1", "1"));
+    assert_eq!((several.code, once.code), (0, 0), "{}{}", several.err, once.err);
+    assert!(several.out.contains("valid and new") && !once.out.contains("valid and new"), "{}", several.out);
+    let (several, once) = (records(&folder.path("several")), records(&folder.path("once")));
+    let ids: Vec<&str> = several[1..].iter().map(|r| r["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["0", "0#1", "0#2", "1", "1#1", "1#2"]);
+    // A first draw is the answer of a problem asked once; the others have randomness of their own.
+    assert_eq!(several[4]["response"], once[2]["response"]);
+    assert_eq!(several[4]["prompt"], several[5]["prompt"]);
+    assert_ne!(several[4]["response"], several[5]["response"]);
+    let refused = ask("cold", "3", "0");
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("--temperature 1"), "{}", refused.err);
+}
+
+#[test]
 fn fresh_wording_is_reported_beside_the_test() {
     let (folder, model) = (Folder::new(), fixture());
     let out = folder.path("both");

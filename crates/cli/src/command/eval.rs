@@ -7,6 +7,7 @@ use anyhow::Result;
 use demask::counted;
 use demask::decode::StrategySpec;
 use demask::eval::report::summary::Summary;
+use demask::eval::report::variety;
 use demask::eval::run;
 use demask::{Decoding, Shard};
 
@@ -98,6 +99,10 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     let mut out = std::io::stdout().lock();
     write!(out, "{}", summary.table().plain())?;
     if let Some(table) = summary.fresh_table() {
+        write!(out, "\n{}", table.plain())?;
+    }
+    if let Some(table) = variety::table(records.samples()) {
+        table.write(&folder.join("variety"))?;
         write!(out, "\n{}", table.plain())?;
     }
     if args.kinds {

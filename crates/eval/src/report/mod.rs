@@ -5,3 +5,4 @@ pub mod paper;
 pub mod summary;
 pub mod table;
 pub mod tradeoff;
+pub mod variety;

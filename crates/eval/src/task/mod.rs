@@ -31,7 +31,7 @@ pub use grid::{Puzzle, Rule};
 pub use lexicon::Wording;
 pub use lines::{Queue, Wanted};
 pub use off_task::off_task;
-pub use open::{Demand, Layout, Variety, Wish, variety};
+pub use open::{Demand, Layout, Variety, Wish};
 pub use program::{Assignment, Case, python};
 pub use rng::Rng;
 pub use stream::{

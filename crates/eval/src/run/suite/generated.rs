@@ -12,13 +12,16 @@ const MEASURED: usize = 256;
 const FRESH: &str = ":fresh";
 /// The length is a multiple of this, as the lengths a model trains with are.
 const ROUND: usize = 8;
+/// What separates a problem's number from the number of a further draw in an item's name: `12#3`.
+const DRAW: char = '#';
 
-/// The first problems of a split of a task.
+/// The first problems of a split of a task, each asked once or several times.
 pub struct Generated {
     name: String,
     task: Box<dyn Task>,
     problems: Vec<Problem>,
     length: usize,
+    draws: usize,
 }
 
 impl Generated {
@@ -47,7 +50,18 @@ impl Generated {
         let problems = held_out(task.as_ref(), split, n);
         let length = length.map_or_else(|| longest(task.as_ref(), text), Ok)?;
         let fresh = if split == Split::Fresh { FRESH } else { "" };
-        Ok(Self { name: format!("{}{fresh}", task.name()), task, problems, length })
+        Ok(Self { name: format!("{}{fresh}", task.name()), task, problems, length, draws: 1 })
+    }
+
+    /// The same problems, each asked `draws` times with randomness of its own: item `i` is draw `i % draws` of problem
+    /// `i / draws`. The first draw is the item that is asked once.
+    pub fn drawn(self, draws: usize) -> Self {
+        Self { draws: draws.max(1), ..self }
+    }
+
+    /// The problem that an item of this name asks, whichever draw it is.
+    pub fn problem_of(id: &str) -> &str {
+        id.split_once(DRAW).map_or(id, |(problem, _)| problem)
     }
 
     /// The problems.
@@ -82,14 +96,15 @@ impl Suite for Generated {
     }
 
     fn len(&self) -> usize {
-        self.problems.len()
+        self.problems.len() * self.draws
     }
 
     fn item(&self, index: usize, text: &Text) -> Result<Item> {
-        let problem = &self.problems[index];
+        let (number, draw) = (index / self.draws, index % self.draws);
+        let problem = &self.problems[number];
         let (prompt, tokens) = text.user(&problem.prompt)?;
         Ok(Item {
-            id: index.to_string(),
+            id: if draw == 0 { number.to_string() } else { format!("{number}{DRAW}{draw}") },
             kind: Some(problem.kind.replacen(self.task.name(), &self.name, 1)),
             prompt,
             tokens,
@@ -99,6 +114,6 @@ impl Suite for Generated {
     }
 
     fn score(&self, index: usize, response: &str) -> Result<Score> {
-        Ok(self.task.score(&self.problems[index], response))
+        Ok(self.task.score(&self.problems[index / self.draws], response))
     }
 }

@@ -51,7 +51,7 @@ impl Task for Arith {
     }
 
     fn version(&self) -> u32 {
-        3
+        4
     }
 
     fn kinds(&self) -> &'static [&'static str] {

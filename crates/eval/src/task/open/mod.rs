@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 pub use demand::Demand;
-pub use variety::{Variety, variety};
+pub use variety::Variety;
 
 use super::lexicon::{capital, in_words, untidy};
 use super::phrase::{Phrases, chatter, fill};
@@ -73,7 +73,7 @@ impl Task for Open {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn kinds(&self) -> &'static [&'static str] {

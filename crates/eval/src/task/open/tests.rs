@@ -131,10 +131,11 @@ fn variety_counts_what_is_valid_and_new() {
         answers = (0..2).map(|_| layout.set(&wish.demand.answer(&mut rng, Wording::Usual))).collect();
     }
     let [first, second] = [answers[0].clone(), answers[1].clone()];
-    let found = variety(&Open, &problem, &[first.clone(), second, first, "no sums".into()]);
+    let scores = [&*first, &second, &first, "no sums"].map(|answer| Open.score(&problem, answer));
+    let found = Variety::of(scores.iter().map(|score| (score.correct, score.extracted.as_deref())));
     assert_eq!(found, Variety { answers: 4, valid: 3, distinct: 2 });
     assert_eq!(found.share(), Some(0.5));
-    assert_eq!(variety::<&str>(&Open, &problem, &[]).share(), None);
+    assert_eq!(Variety::of([]).share(), None);
 }
 
 #[test]

@@ -4,8 +4,6 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::task::{Problem, Task};
-
 /// The answers to one prompt, drawn with different seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variety {
@@ -24,11 +22,18 @@ impl Variety {
     }
 }
 
-/// Counts the different valid answers among `responses` to one problem. Answers that differ in layout alone are one.
-pub fn variety<S: AsRef<str>>(task: &dyn Task, problem: &Problem, responses: &[S]) -> Variety {
-    let scores = responses.iter().map(|response| task.score(problem, response.as_ref()));
-    let valid: Vec<String> =
-        scores.filter(|score| score.correct).map(|score| score.extracted.unwrap_or_default()).collect();
-    let distinct = valid.iter().collect::<HashSet<_>>().len();
-    Variety { answers: responses.len(), valid: valid.len(), distinct }
+impl Variety {
+    /// Counts the different valid ones among the judged answers to one problem. Answers that differ in layout alone
+    /// are one.
+    pub fn of<'a>(scores: impl IntoIterator<Item = (bool, Option<&'a str>)>) -> Self {
+        let (mut found, mut said) = (Self::default(), HashSet::new());
+        for (correct, extracted) in scores {
+            found.answers += 1;
+            if correct {
+                found.valid += 1;
+                said.insert(extracted.unwrap_or_default());
+            }
+        }
+        Self { distinct: said.len(), ..found }
+    }
 }

@@ -58,7 +58,7 @@ impl Task for Program {
     }
 
     fn version(&self) -> u32 {
-        2
+        3
     }
 
     fn kinds(&self) -> &'static [&'static str] {
