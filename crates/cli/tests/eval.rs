@@ -90,6 +90,8 @@ fn a_problem_asked_several_times_tells_how_varied_the_answers_are() {
             "24",
             "--limit",
             "2",
+            "--min-new-tokens",
+            "12",
             "--draws",
             draws,
             "--temperature",
