@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use demask::Model;
+use demask::{Model, counted};
 
 fn main() -> demask::Result<()> {
     let usual = "Tom has 12 pens. Tom buys 7 more. Tom loses 5. How many pens does Tom have now?";
@@ -11,10 +11,10 @@ fn main() -> demask::Result<()> {
     let answer = model.generate(prompt).strategy("demask").seed(0).run()?;
     println!("{}", answer.text);
     println!(
-        "({}: {} tokens in {} forward passes)",
+        "({}: {} in {})",
         answer.strategy,
-        answer.tokens.len(),
-        answer.metrics.forwards
+        counted(answer.tokens.len(), "token"),
+        counted(answer.metrics.forwards, "forward pass")
     );
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use demask::{Model, Prompt};
+use demask::{Model, Prompt, counted};
 
 fn main() -> demask::Result<()> {
     let model = Model::embedded()?;
@@ -15,6 +15,6 @@ fn main() -> demask::Result<()> {
         .cells()
         .iter()
         .filter(|cell| matches!(cell, demask::decode::canvas::Cell::Committed { .. }));
-    println!("{} tokens found in {} steps", gaps.count(), answer.metrics.steps);
+    println!("{} found in {}", counted(gaps.count(), "token"), counted(answer.metrics.steps, "step"));
     Ok(())
 }

@@ -4,15 +4,15 @@
 
 use std::ops::ControlFlow;
 
-use demask::{Canvas, Model, Observer, StepRecord};
+use demask::{Canvas, Model, Observer, StepRecord, counted};
 
 /// Counts the tokens of each step; would end a decoding after a hundred steps.
 struct Counter;
 
 impl Observer for Counter {
     fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
-        let left = canvas.masked(canvas.response()).len();
-        println!("step {}: {} tokens, {left} masks left", record.step + 1, record.commits.len());
+        let left = counted(canvas.masked(canvas.response()).len(), "mask");
+        println!("step {}: {}, {left} left", record.step + 1, counted(record.commits.len(), "token"));
         if record.step < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }

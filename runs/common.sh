@@ -46,7 +46,8 @@ if [ $QUICK = 0 ] && [ -z "$LIMIT" ] && [ "$TASKS" != all ]; then LIMITED=(); fi
 begin() {
   OUT=$RESULTS/$1
   mkdir -p "$OUT"
-  echo "# $1, $("$DEMASK" --version), $(nproc) cores" > "$OUT/config.txt"
+  local cores; cores=$(nproc)
+  echo "# $1, $("$DEMASK" --version), $cores core$([ "$cores" = 1 ] || echo s)" > "$OUT/config.txt"
 }
 
 # run ARGS…: runs the command and notes it.

@@ -17,6 +17,7 @@ mod command;
 mod downloads;
 mod evaluation;
 mod masked;
+mod measured;
 mod progress;
 mod replay;
 mod view;

@@ -14,7 +14,7 @@ use crate::command::tv_cache::data::Data;
 /// Tokens that go through the model at once.
 const TOKENS: usize = 4096;
 
-/// So many responses of some data, encoded for the model of a folder.
+/// This many responses of some data, encoded for the model of a folder.
 pub(crate) fn responses(
     data: &str,
     count: usize,

@@ -18,7 +18,7 @@ fn one_command_trains_a_predictor_and_continues() {
     };
     let planned = train(&["--dry-run", "--budget", "1s"]);
     assert_eq!(planned.code, 0, "{}", planned.err);
-    assert!(planned.err.contains("6 responses of 5 masks each and 1 epochs take about"), "{}", planned.err);
+    assert!(planned.err.contains("6 responses of 5 masks each and 1 epoch take about"), "{}", planned.err);
     assert!(!Path::new(&out).join("cache").exists(), "a dry run makes nothing");
     let first = train(&[]);
     assert_eq!(first.code, 0, "{}", first.err);
@@ -41,8 +41,6 @@ fn one_command_trains_a_predictor_and_continues() {
         "task:arith",
         "--limit",
         "4",
-        "--problems",
-        "2",
     ]);
     assert_eq!(judged.code, 0, "{}", judged.err);
     for part in

@@ -81,6 +81,27 @@ fn unsafe_stays_in_its_rooms() {
     }
 }
 
+/// Flags are the command line's business: what a library says names none.
+#[test]
+fn libraries_name_no_flag() {
+    let flag = |line: &str| {
+        line.match_indices("--").any(|(at, _)| {
+            let (before, after) = (line[..at].chars().next_back(), line[at + 2..].chars().next());
+            before.is_some_and(|c| " \"`(|".contains(c)) && after.is_some_and(|c| c.is_ascii_lowercase())
+        })
+    };
+    for (path, text) in all_sources() {
+        let room = path.display().to_string();
+        let library =
+            room.contains("/src/") && !room.contains("crates/cli/") && !room.contains("crates/python/");
+        // A program's own build instructions may stand in a doc comment; what it says may not hold flags.
+        let said = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in said.take_while(|line| line.trim() != "#[cfg(test)]") {
+            assert!(!library || !flag(line), "{room} names a flag: {}", line.trim());
+        }
+    }
+}
+
 /// Every folder the map of ARCHITECTURE.md names exists, and each crate's modules are named in its own part of the map.
 #[test]
 fn the_map_matches_the_tree() {

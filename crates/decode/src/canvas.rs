@@ -91,6 +91,18 @@ pub struct Pick {
 }
 
 /// Tokens of one request while they are decided.
+///
+/// ```
+/// use demask_decode::canvas::{Canvas, EosPolicy, Pick};
+/// use demask_model::SpecialIds;
+/// let ids = SpecialIds { mask: 9, eos: vec![8], pad: None, bos: None };
+/// let mut canvas = Canvas::generate(&[1, 2], 3, &ids)?;
+/// assert_eq!(canvas.tokens(), [1, 2, 9, 9, 9]);
+/// let pick = |position, token| Pick { position, token, confidence: 1.0 };
+/// let filled = canvas.commit(0, &[pick(2, 5), pick(3, 8)], &(2..5), EosPolicy::FillAfter);
+/// assert_eq!((canvas.tokens(), filled), (&[1, 2, 5, 8, 8][..], vec![4]));
+/// # Ok::<(), demask_decode::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Canvas {
     tokens: Vec<u32>,

@@ -73,6 +73,14 @@ impl Model {
         chosen.unwrap_or_else(|| self.general_strategy())
     }
 
+    /// Whether this model has what a strategy needs: a predictor, a trained part, an assistant.
+    pub fn can_run(&self, strategy: &StrategySpec) -> bool {
+        let context = self.context();
+        strategy
+            .build(context)
+            .is_ok_and(|strategy| !strategy.needs().assistant || context.assistant.is_some())
+    }
+
     /// The decoder's options for a canvas whose response begins at `start`.
     pub fn options(&self, decoding: &Decoding, start: usize) -> Result<Options> {
         let eos = &self.ids().eos;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use demask_decode::StrategySpec;
 use demask_engine::{Decoding, Model, Shard, Text};
 use demask_eval::error::Result;
+use demask_eval::run::compare::compare;
 use demask_eval::run::suite::{Item, Suite};
 use demask_eval::run::{Plan, Records, RunHeader, RunProgress, Sample, Spent, TRACES, merge, run};
 use demask_eval::task::Score;
@@ -148,4 +149,25 @@ fn a_trace_is_kept_on_request() {
     let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(lines.len() - 1, samples[2].steps);
     assert!(lines[1]["dependency"]["values"].is_array());
+}
+
+#[test]
+fn decoders_are_compared_as_the_runner_judges_them() {
+    let (toy, suite) = (Toy::open(), Sums(3));
+    let folder = TempDir::new().unwrap();
+    let greedy = Decoding { temperature: Some(0.0), ..Decoding::default() };
+    let plan = Plan { decoding: greedy.clone(), ..plan(4096) };
+    let mut records = Records::open(folder.path(), &toy.header(&plan)).unwrap();
+    let strategies: Vec<StrategySpec> = ["entropy", "entropy:k=4"].map(|s| s.parse().unwrap()).into();
+    let suites: [Box<dyn Suite>; 1] = [Box::new(Sums(3))];
+    let _ =
+        run(&toy.0, &suites, &strategies, &plan, &mut records, &mut |_| ControlFlow::Continue(())).unwrap();
+    for strategy in &strategies {
+        let own: Vec<&Sample> = records.samples().iter().filter(|s| s.strategy == *strategy).collect();
+        let compared = compare(&toy.0, &suite, strategy, &greedy).unwrap();
+        let (right, forwards) =
+            (own.iter().filter(|s| s.correct).count(), own.iter().map(|s| s.forwards).sum::<usize>());
+        assert_eq!((compared.items, compared.right, compared.forwards), (3, right, forwards));
+        assert!((compared.forwards_each() - forwards as f64 / 3.0).abs() < 1e-12);
+    }
 }

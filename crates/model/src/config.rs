@@ -27,6 +27,16 @@ pub use kinds::{
 const DEFAULT_BLOCK: usize = 32;
 
 /// Shape, numerics and special ids of a backbone.
+///
+/// ```
+/// use demask_model::Spec;
+/// let config = r#"{"model_type": "Dream", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160,
+///     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+///     "mask_token_id": 1, "pad_token_id": 0, "eos_token_id": 2}"#;
+/// let spec = Spec::from_json(config, "config.json".as_ref())?;
+/// assert_eq!((spec.architecture, spec.head_dim, spec.predicting_row(5)), ("dream", 16, 4));
+/// # Ok::<(), demask_model::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// Which family's mapping file named it (`dream`, `llada2`, …).

@@ -14,6 +14,7 @@ use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized, Store};
 use crate::config::{Activation, Spec};
 use crate::error::{Error, Result};
 use crate::gguf::{self, Gguf};
+use crate::hash::Hash;
 use crate::layer::{Embedding, Linear, Parameter, Parameters, Use, role};
 use crate::transformer::{Provenance, Transformer};
 
@@ -211,17 +212,13 @@ pub(crate) const ORIGIN: &str = "demask.origin";
 /// What versions before 0.2 told models apart by: a hash of the shape and the final norm's weights. Predictors of that
 /// time carry it.
 pub(crate) fn old_fingerprint(spec: &Spec, norm: &[f32]) -> String {
-    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
-    let mut eat =
-        |bytes: &[u8]| bytes.iter().for_each(|&b| hash = (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
-    for size in [spec.vocab, spec.hidden, spec.layers, spec.heads, spec.kv_heads, spec.ffn] {
-        eat(&(size as u64).to_le_bytes());
-    }
-    if let Some(experts) = &spec.experts {
-        [experts.count, experts.width].iter().for_each(|size| eat(&(*size as u64).to_le_bytes()));
-    }
-    norm.iter().for_each(|w| eat(&half::f16::from_f32(*w).to_le_bytes()));
-    format!("{hash:016x}")
+    let sizes = [spec.vocab, spec.hidden, spec.layers, spec.heads, spec.kv_heads, spec.ffn];
+    let experts = spec.experts.iter().flat_map(|experts| [experts.count, experts.width]);
+    let hash = sizes
+        .into_iter()
+        .chain(experts)
+        .fold(Hash::new(), |hash, size| hash.bytes(&(size as u64).to_le_bytes()));
+    norm.iter().fold(hash, |hash, w| hash.bytes(&half::f16::from_f32(*w).to_le_bytes())).to_string()
 }
 
 /// The names under which a checkpoint may store a parameter.

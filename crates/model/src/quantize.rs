@@ -23,7 +23,7 @@ const OTHER_WEIGHTS: &[&str] = &["bin", "pt", "pth", "gguf", "msgpack", "h5", "o
 
 /// How to quantise.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct QuantizeSettings {
     /// To what: bytes or four bits.
     pub precision: Precision,
     /// Largest file.
@@ -42,7 +42,7 @@ enum TensorBytes {
 pub fn folder(
     from: &Path,
     to: &Path,
-    settings: &Settings,
+    settings: &QuantizeSettings,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Written> {
     weighed(from, to, settings, &Inputs::default(), progress)
@@ -52,7 +52,7 @@ pub fn folder(
 pub fn weighed(
     from: &Path,
     to: &Path,
-    settings: &Settings,
+    settings: &QuantizeSettings,
     inputs: &Inputs,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Written> {
@@ -117,7 +117,7 @@ pub fn weighed(
     Ok(written)
 }
 
-fn plan(spec: &Spec, store: &Store, settings: &Settings) -> Result<Vec<(Declared, TensorBytes)>> {
+fn plan(spec: &Spec, store: &Store, settings: &QuantizeSettings) -> Result<Vec<(Declared, TensorBytes)>> {
     let mut plan = Vec::new();
     if let Precision::Float(dtype) = settings.precision {
         return Err(Error::Query(format!("{dtype} is no quantisation; ask for int8 or q4")));

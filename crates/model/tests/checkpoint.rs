@@ -269,7 +269,7 @@ fn contradictory_plans_are_refused() {
 
 #[test]
 fn a_fingerprint_sees_every_tensor_and_survives_quantising() {
-    use demask_model::quantize::{self, Settings};
+    use demask_model::quantize::{self, QuantizeSettings};
     use demask_model::{Backbone, LoadOptions, Transformer};
 
     let folder =
@@ -299,7 +299,10 @@ fn a_fingerprint_sees_every_tensor_and_survives_quantising() {
     quantize::folder(
         &toy,
         &int8,
-        &Settings { precision: demask_model::Precision::Int8 { group: 32 }, max_shard_bytes: 1 << 30 },
+        &QuantizeSettings {
+            precision: demask_model::Precision::Int8 { group: 32 },
+            max_shard_bytes: 1 << 30,
+        },
         &mut |_| (),
     )
     .unwrap();

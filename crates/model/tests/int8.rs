@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use demask_kernels::total_variation;
 use demask_model::checkpoint::Store;
-use demask_model::quantize::{self, Settings};
+use demask_model::quantize::{self, QuantizeSettings};
 use demask_model::{Backbone, LoadOptions, Precision, Query, Transformer};
 
 fn fixture(name: &str) -> PathBuf {
@@ -15,8 +15,8 @@ fn load(folder: &Path, dtype: Option<Precision>) -> Transformer {
     Transformer::load(folder, &LoadOptions { dtype, ..LoadOptions::default() }).unwrap()
 }
 
-fn settings(group: usize) -> Settings {
-    Settings { precision: Precision::Int8 { group }, max_shard_bytes: 1 << 30 }
+fn settings(group: usize) -> QuantizeSettings {
+    QuantizeSettings { precision: Precision::Int8 { group }, max_shard_bytes: 1 << 30 }
 }
 
 /// Logits of every position but the first of a half-masked canvas.

@@ -8,7 +8,7 @@ use demask_model::checkpoint::quantized::Packing;
 use demask_model::checkpoint::{Dtype, Quantized, Store};
 use demask_model::gguf::{Kind, Vocabulary, write};
 use demask_model::importance;
-use demask_model::quantize::{self, Settings};
+use demask_model::quantize::{self, QuantizeSettings};
 use demask_model::{Backbone, LoadOptions, Packed, Precision, Query, Spec, Transformer, arch};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn a_quantised_folder_equals_quantising_at_load() {
     for name in ["dream-toy", "llada-toy"] {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("q4");
-        let settings = Settings { precision: Precision::Q4, max_shard_bytes: 1 << 30 };
+        let settings = QuantizeSettings { precision: Precision::Q4, max_shard_bytes: 1 << 30 };
         quantize::folder(&fixture(name), &to, &settings, &mut |_| ()).unwrap();
         let stored = load(&to, None);
         let at_load = load(&fixture(name), Some(Precision::Q4));
@@ -61,7 +61,7 @@ fn a_quantised_folder_equals_quantising_at_load() {
 fn only_maps_of_blocks_have_four_bits() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("q4");
-    let settings = Settings { precision: Precision::Q4, max_shard_bytes: 1 << 30 };
+    let settings = QuantizeSettings { precision: Precision::Q4, max_shard_bytes: 1 << 30 };
     quantize::folder(&fixture("dream-toy"), &to, &settings, &mut |_| ()).unwrap();
     let (spec, store) = (Spec::from_folder(&to).unwrap(), Store::open(&to).unwrap());
     let key = |packing: Packing| store.metadata().get(packing.group_key()).cloned();
@@ -73,7 +73,7 @@ fn only_maps_of_blocks_have_four_bits() {
         let packing = Precision::Q4.packing(parameter).unwrap();
         assert_eq!(packing.bits == Bits::Four, parameter.layer.is_some());
     }
-    let refused = Settings { precision: Precision::Float(Dtype::Bf16), max_shard_bytes: 1 << 30 };
+    let refused = QuantizeSettings { precision: Precision::Float(Dtype::Bf16), max_shard_bytes: 1 << 30 };
     let error = quantize::folder(&fixture("dream-toy"), &folder.path().join("x"), &refused, &mut |_| ());
     assert!(error.unwrap_err().to_string().contains("int8 or q4"));
 }
@@ -86,7 +86,7 @@ fn rounding_follows_what_maps_are_given() {
     let (model, inputs) = importance::watched(&from, &LoadOptions::default()).unwrap();
     assert!(inputs.of("model.layers.0.mlp.down_proj").is_none(), "nothing was read yet");
     assert_eq!(logits(&model), logits(&load(&from, None)), "counting changes no number");
-    let settings = Settings { precision: Precision::Q4, max_shard_bytes: 1 << 30 };
+    let settings = QuantizeSettings { precision: Precision::Q4, max_shard_bytes: 1 << 30 };
     let (plain, weighed) = (folder.path().join("plain"), folder.path().join("weighed"));
     quantize::folder(&from, &plain, &settings, &mut |_| ()).unwrap();
     quantize::weighed(&from, &weighed, &settings, &inputs, &mut |_| ()).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use demask_model::checkpoint::synthetic::{self, Init, Tensor};
 use demask_model::checkpoint::{Dtype, write};
 use demask_model::layer::{Choice, Watch};
-use demask_model::quantize::{self, Settings};
+use demask_model::quantize::{self, QuantizeSettings};
 use demask_model::{LoadOptions, Query, Spec, Transformer, arch, shapes};
 use serde_json::json;
 
@@ -71,7 +71,7 @@ fn experts_that_no_row_chose_are_never_read() {
     let options = write::Options::default();
     synthetic::folder(&floats, &tensors.collect::<Vec<_>>(), Dtype::Bf16, 1, &options).unwrap();
     std::fs::write(floats.join("config.json"), text).unwrap();
-    let settings = Settings { precision: demask_model::Precision::INT8, max_shard_bytes: u64::MAX };
+    let settings = QuantizeSettings { precision: demask_model::Precision::INT8, max_shard_bytes: u64::MAX };
     quantize::folder(&floats, &bytes, &settings, &mut |_| ()).unwrap();
     std::fs::remove_dir_all(&floats).unwrap();
 

@@ -17,7 +17,7 @@ export class Decoder {
     this.params = el("div", { class: "params" });
     this.summary = el("p", { class: "hint" });
     const options = strategies.map((s) =>
-      el("option", { value: s.id, disabled: !s.available }, s.available ? s.id : `${s.id} (needs a predictor)`),
+      el("option", { value: s.id, disabled: !s.available }, s.available ? s.id : `${s.id} (needs what this model lacks)`),
     );
     this.select = el("select", { id: `${this.id}-name` }, ...options);
     this.select.addEventListener("change", () => {

@@ -1,18 +1,17 @@
 //! `GET /openapi.json`: the routes and their fields as an OpenAPI 3.1 document.
 //!
-//! Parameters of strategies come from the table that also parses them. A test compares the paths with the router, and
+//! Settings of a decoding are described where they are read (`request`), parameters of strategies by the table that also
+//! parses them. A test compares the paths with the router, and
 //! sends every documented field to every route that does, and does not, list it.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use demask_decode::registry::Kind;
-use demask_decode::strategy;
 use serde_json::{Map, Value, json};
 
-use crate::Server;
 use crate::routes::{ROUTES, Route};
+use crate::{Server, request};
 
 /// The document.
 pub(crate) async fn document(State(server): State<Arc<Server>>) -> Json<Value> {
@@ -106,7 +105,7 @@ fn operation_id(method: &str, path: &str) -> String {
 }
 
 fn schemas() -> Value {
-    let decoding = decoding();
+    let decoding = request::documented();
     let with = |own: &[(&str, Value)]| -> Vec<(String, Value)> {
         let own = own.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone()));
         own.chain(decoding.iter().cloned()).collect()
@@ -182,67 +181,6 @@ fn schemas() -> Value {
     })
 }
 
-/// Settings of a decoding, which all routes that decode share.
-fn decoding() -> Vec<(String, Value)> {
-    let number = |help: &str, low: f64, high: f64, example: f64| json!({ "description": help, "type": "number", "minimum": low, "maximum": high, "examples": [example] });
-    let mut all = vec![
-        ("model".to_owned(), text("the model's name as /v1/models lists it", "")),
-        ("strategy".to_owned(), text("a decoder, NAME[:key=value,…]; /v1/strategies lists them", "entropy")),
-        ("temperature".to_owned(), number("0 takes the most probable tokens", 0.0, 100.0, 0.5)),
-        ("top_p".to_owned(), number("nucleus of the token draw", 0.0, 1.0, 0.9)),
-        ("top_k".to_owned(), count("tokens that may be drawn; 0 or -1 keeps all", 20)),
-        (
-            "sampler".to_owned(),
-            text("how tokens are drawn: categorical (Dream), or gumbel (LLaDA: noise, no filters)", "gumbel"),
-        ),
-        (
-            "seed".to_owned(),
-            count("the same seed gives the same answer; without one the server draws one", 7),
-        ),
-        (
-            "eos".to_owned(),
-            text("what an end of sequence does: auto, fill-after, none, block-fill or stop", "stop"),
-        ),
-        ("eos_penalty".to_owned(), number("taken off the logits of ends of sequence", -1e4, 1e4, 0.5)),
-        (
-            "hold_eos".to_owned(),
-            text("where the end of the response is held back: never, logits or confidence", "confidence"),
-        ),
-        ("min_tokens".to_owned(), count("no end of sequence before this many tokens", 1)),
-        ("block_length".to_owned(), count("decode left to right in blocks of this many tokens", 8)),
-        ("cache".to_owned(), text("rows kept between steps, NAME[:key=value,…]; none is exact", "prefix")),
-        (
-            "edit_threshold".to_owned(),
-            number("decided tokens of the block give way to others above this probability", 0.0, 1.0, 0.9),
-        ),
-        ("post_steps".to_owned(), count("at most this many passes for edits alone, with edit_threshold", 16)),
-        ("cfg".to_owned(), number("classifier-free guidance; a step then costs two passes", 0.0, 100.0, 0.5)),
-    ];
-    for param in strategy::ALL.iter().flat_map(|entry| entry.params) {
-        if all.iter().any(|(name, _)| name == param.key) {
-            continue;
-        }
-        let users = strategy::ALL.iter().filter(|e| e.params.iter().any(|p| p.key == param.key));
-        let names: Vec<&str> = users.map(|entry| entry.name).collect();
-        let help = format!("{} ({})", param.help, names.join(", "));
-        let schema = match param.kind {
-            Kind::Count | Kind::Whole => count(&help, 3),
-            Kind::Number(low, high) if high.is_finite() => number(&help, low, high, low.midpoint(high)),
-            Kind::Number(low, _) => {
-                json!({ "description": help, "type": "number", "minimum": low, "examples": [low] })
-            }
-            Kind::Open(words) => {
-                json!({ "description": help, "type": "string", "examples": [words[0]] })
-            }
-            Kind::Choice(words) => {
-                json!({ "description": help, "type": "string", "enum": words, "examples": [words[0]] })
-            }
-        };
-        all.push((param.key.to_owned(), schema));
-    }
-    all
-}
-
 fn lengths() -> [(&'static str, Value); 2] {
     [
         ("max_tokens", count("length of the response canvas", 12)),
@@ -265,11 +203,11 @@ fn refusal() -> Value {
     json!({ "type": "object", "properties": { "error": { "type": "object", "properties": properties } } })
 }
 
-fn text(help: &str, example: &str) -> Value {
+pub(crate) fn text(help: &str, example: &str) -> Value {
     json!({ "description": help, "type": "string", "examples": [example] })
 }
 
-fn count(help: &str, example: usize) -> Value {
+pub(crate) fn count(help: &str, example: usize) -> Value {
     json!({ "description": help, "type": "integer", "examples": [example] })
 }
 

@@ -2,6 +2,7 @@
 
 pub mod calibrate;
 pub mod data;
+pub mod distill;
 pub mod error;
 pub mod estimate;
 pub mod fit;

@@ -13,6 +13,15 @@ use serde::{Deserialize, Serialize};
 const BLOCK: usize = 1 << 14;
 
 /// Settings of the optimizer.
+///
+/// ```
+/// use demask_train::optimizer::{AdamW, Moments};
+/// let settings = AdamW { weight_decay: 0.0, ..AdamW::default() };
+/// let mut moments = Moments::new(vec![1.0, -1.0], &settings);
+/// moments.update(&settings, &[0.5, -0.25], &[], 0.1);
+/// // The first update is the rate times the sign of the gradient.
+/// assert!((moments.parameters[0] - 0.9).abs() < 1e-3 && (moments.parameters[1] + 0.9).abs() < 1e-3);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdamW {

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use demask_model::text::byte_letter;
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -103,9 +104,9 @@ fn fixed_entries() -> Vec<String> {
     numbers.chain(ROLES.map(String::from)).map(|text| spell(&text)).collect()
 }
 
-/// The byte-level spelling of plain ASCII text: the space and the newline are printable there.
+/// The byte-level spelling of a text.
 fn spell(text: &str) -> String {
-    text.replace(' ', "\u{120}").replace('\n', "\u{10a}")
+    text.bytes().map(byte_letter).collect()
 }
 
 struct Merged {

@@ -1,38 +1,23 @@
 //! `demask calibrate-predictor`: which hidden row a predictor was trained on, measured where its file does not say.
 
 use anyhow::{Result, bail};
+use demask::counted;
 use demask::decode::dependency::Calibrated;
 use demask::train::calibrate::Calibration;
-use demask::train::data::Encoder;
-use demask::train::tv_cache::{Generator, HiddenRows, Stored, TvCacheSettings};
-use demask::{Shard, counted};
 
 use crate::args::ModelArgs;
-use crate::command::tv_cache::data::Data;
+use crate::measured::MeasuredArgs;
 
 /// Measures which hidden row a predictor was trained on, and writes the answer beside it
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// Responses: a .jsonl or .parquet file, a folder of them, a Hub dataset (org/name[@revision]), or task:NAME,…
-    #[arg(long, default_value = "task:all", value_name = "DATA")]
-    data: String,
-    /// Take texts as they are, without the chat template
-    #[arg(long)]
-    raw: bool,
-    /// Fill responses up with EOS to one of these lengths, as the canvas is when decoding
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pad_to: Vec<usize>,
+    #[command(flatten)]
+    measured: MeasuredArgs,
     /// Responses to measure, two masks each
     #[arg(long, default_value_t = 24, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Tokens that go through the model at once; bounds the memory
-    #[arg(long, default_value_t = 8192, value_name = "N")]
-    token_budget: usize,
-    /// Seed of masks and draws
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
 }
 
 /// Runs the command.
@@ -41,29 +26,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (Some(predictor), Some(understanding)) = (model.predictor(), model.understanding()) else {
         usage!("there is no predictor to calibrate; name one with --predictor FILE|DIR|NAME");
     };
-    let data = Data::open(&args.data, Some(args.limit as usize), args.seed)?;
-    let template = model.text().chat().filter(|_| !args.raw).cloned();
-    let end_of_turn = matches!(data, Data::Files(_));
-    let encoder = Encoder::new(model.tokenizer().clone(), template).with_end_of_turn(end_of_turn);
-    let settings = TvCacheSettings {
-        seed: args.seed,
-        masks_per_response: 2,
-        pad_to: args.pad_to.clone(),
-        repeat_share: 0.0,
-        limit: args.limit as usize,
-        hidden: HiddenRows::Both,
-        hidden_dtype: Stored::F32,
-        ..TvCacheSettings::default()
-    };
-    let examples = Generator {
-        backbone: model.backbone(),
-        source: &*data.source(&encoder),
-        settings: &settings,
-        folder: std::path::Path::new(""),
-        token_budget: args.token_budget,
-        shard: Shard::WHOLE,
-    }
-    .examples()?;
+    let examples = args.measured.examples(&model, args.limit, 0.0)?;
     let calibration = Calibration::of(predictor, &examples)?;
     let answer = calibration.answer();
     print!("{calibration}");
@@ -78,8 +41,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     // A file that says it needs nothing beside it.
     let said = understanding.metadata.hidden_row;
-    let assumed = understanding.assumed.iter().any(|what| what.contains("hidden row"));
-    if !assumed && understanding.beside.is_none() {
+    if understanding.says_hidden_row() {
         println!("the file says hidden row {said}, measured is {}", answer.row);
         if said != answer.row {
             bail!(

@@ -29,7 +29,8 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
     /// Talk to a running `demask serve` instead of loading a model, e.g. http://127.0.0.1:8080
-    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "predictor"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "predictor", "assistant", "policy", "sampler_layer",
+          "information", "prior", "device", "dtype", "no_mmap", "threads", "watch", "pause", "quiet", "trace", "json"])]
     pub url: Option<String>,
     /// Key of that server [default: $DEMASK_API_KEY]
     #[arg(long, value_name = "KEY", requires = "url")]

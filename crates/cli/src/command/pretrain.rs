@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use demask::eval::task::{self, Split};
-use demask::model::config::Shift;
 use demask::model::text::Tokenizer;
-use demask::model::{Spec, SpecialIds};
 use demask::train::pretrain::{Config, Run};
 use demask::train::tokenizer;
 
@@ -24,35 +22,35 @@ const TOKENIZER_PROBLEMS: usize = 40_000;
 const TOKENIZER_LIMIT: usize = 3072;
 const LARGEST_VOCABULARY: usize = 1 << 20;
 
-/// Trains a small masked-diffusion model from scratch; continues by itself where it was stopped.
+/// Trains a small masked-diffusion model from scratch; continues by itself where it was stopped
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
     part: Option<PretrainPart>,
-    /// The run, as a TOML file.
+    /// The run, as a TOML file
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
-    /// Where states, curves and the exported checkpoint go.
-    #[arg(long, value_name = "FOLDER", required = true)]
+    /// Where states, curves and the exported checkpoint go
+    #[arg(long, value_name = "DIR", required = true)]
     out: Option<PathBuf>,
-    /// Folder with the tokenizer; by default one is trained on the tasks' text and kept in the run's folder.
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder with the tokenizer [default: one is trained on the tasks' text and kept in the run's folder]
+    #[arg(long, value_name = "DIR")]
     tokenizer: Option<PathBuf>,
-    /// Checkpoint folder to start from instead of random weights; must have the config's shape.
-    #[arg(long, value_name = "FOLDER")]
+    /// Checkpoint folder to start from instead of random weights; must have the config's shape
+    #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Stop after this many updates in all (the state is saved and the run can continue).
+    /// Stop after this many updates in all (the state is saved and the run can continue)
     #[arg(long, value_name = "STEPS")]
     stop_at: Option<u64>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum PretrainPart {
-    /// Trains only the tokenizer, on the text of the tasks' generators.
+    /// Trains only the tokenizer, on the text of the tasks' generators
     Tokenizer {
-        /// Where tokenizer.json and tokenizer_config.json go.
-        #[arg(long, value_name = "FOLDER")]
+        /// Where tokenizer.json and tokenizer_config.json go
+        #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
 }
@@ -89,7 +87,7 @@ fn pretrain(
     };
     // The vocabulary is the tokenizer's, so no limit is known before it is read.
     let tokenizer = Tokenizer::open(folder, LARGEST_VOCABULARY)?;
-    let spec = spec(&config, &tokenizer)?;
+    let spec = config.model.spec(&tokenizer)?;
     let template = demask::model::text::ChatTemplate::open(folder)?;
     let template = template.with_context(|| format!("{} has no chat template", folder.display()))?;
     let mut problems = Problems::new(&config, &tokenizer, &template);
@@ -99,37 +97,6 @@ fn pretrain(
     let outcome = run.train(&mut problems, &mut terminal)?;
     terminal.finish(outcome.step, config.steps(), out);
     Ok(())
-}
-
-/// The backbone of the config with the tokenizer's vocabulary and ids.
-fn spec(config: &Config, tokenizer: &Tokenizer) -> Result<Spec> {
-    let model = &config.model;
-    let special = |role: &str| tokenizer.special(role);
-    let needed = |role: &str| {
-        special(role).with_context(|| format!("{} names no {role}", tokenizer.settings().path().display()))
-    };
-    let ids = SpecialIds {
-        mask: needed("mask_token")?,
-        eos: vec![needed("eos_token")?],
-        pad: special("pad_token"),
-        bos: special("bos_token"),
-    };
-    Ok(Spec {
-        vocab: tokenizer.size(),
-        hidden: model.hidden,
-        layers: model.layers,
-        heads: model.heads,
-        kv_heads: model.kv_heads,
-        head_dim: model.hidden / model.heads,
-        ffn: model.ffn,
-        rope_theta: model.rope_theta,
-        rotary: model.hidden / model.heads,
-        max_positions: model.max_positions,
-        tied: model.tied,
-        qkv_bias: true,
-        shift: Shift::Global,
-        ..Spec::plain("dream", ids)
-    })
 }
 
 /// Trains a tokenizer on problems of the training split, prompts as the chat template writes them.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use demask::counted;
 use demask::model::checkpoint::quantized::Packing;
 use demask::model::importance::{self, Inputs};
-use demask::model::quantize::{self, Settings};
+use demask::model::quantize::{self, QuantizeSettings};
 use demask::model::{LoadOptions, Precision};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -30,8 +30,8 @@ pub struct Args {
     #[arg(long, value_name = "DATA")]
     pub data: Option<String>,
     /// Texts of --data
-    #[arg(long, default_value_t = 128, value_name = "N", requires = "data")]
-    pub texts: usize,
+    #[arg(long, alias = "texts", default_value_t = 128, value_name = "N", requires = "data")]
+    pub limit: usize,
     /// Seed of the texts
     #[arg(long, default_value_t = 0, requires = "data")]
     pub seed: u64,
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
             ("q4", group, Precision::Q4 { group })
         }
     };
-    let settings = Settings { precision, max_shard_bytes: args.shard << 20 };
+    let settings = QuantizeSettings { precision, max_shard_bytes: args.shard << 20 };
     let inputs = inputs(args, &folder)?;
     let written = quantize::weighed(&folder, &args.out, &settings, &inputs, &mut |name| {
         bar.inc(1);
@@ -90,7 +90,7 @@ fn inputs(args: &Args, folder: &Path) -> Result<Inputs> {
         usage!("--data chooses the scales of q4; int8 is rounded the same without");
     }
     let (model, inputs) = importance::watched(folder, &LoadOptions::default())?;
-    let responses = masked::responses(data, args.texts, args.seed, folder, &model)?;
+    let responses = masked::responses(data, args.limit, args.seed, folder, &model)?;
     masked::marginals(&model, &responses, &mut |_| ())?;
     let (texts, spread) = (counted(responses.len(), "text"), inputs.spread());
     eprintln!("{texts} read; the largest input of a map is up to {spread:.0} times the mean square of all");

@@ -152,7 +152,9 @@ fn check_origins(origins: &[String]) -> Result<()> {
     for origin in origins {
         let site = origin.split_once("://").map(|(_, site)| site);
         if origin != "*" && site.is_none_or(|site| site.is_empty() || site.contains('/')) {
-            usage!("--allow-origin {origin} is no site; write it like https://example.org, without a path");
+            usage!(
+                "--allow-origin {origin} is not a site; write it like https://example.org, without a path"
+            );
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::dependency::Measure;
 use crate::dependency::beside::{Calibrated, file_names, files_in};
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
-use crate::dependency::reading::Reading;
+use crate::dependency::reading::{ROW_ASSUMED, Reading};
 use crate::error::{Error, Result};
 
 /// The predictor of a checkpoint folder.
@@ -64,6 +64,12 @@ pub struct Understanding {
 }
 
 impl Understanding {
+    /// Whether the file itself says which hidden row stands for a position, so that it is neither assumed nor read from
+    /// beside it.
+    pub fn says_hidden_row(&self) -> bool {
+        self.beside.is_none() && !self.assumed.iter().any(|what| what == ROW_ASSUMED)
+    }
+
     /// What was made of it, without where it is: the same on every machine, for records.
     pub fn summary(&self) -> String {
         Summary(self).to_string()

@@ -13,6 +13,9 @@ use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts
 use crate::dependency::predictor::transpose;
 use crate::error::{Error, Result};
 
+/// Said where a file does not tell its hidden row.
+pub(super) const ROW_ASSUMED: &str = "hidden row i stands for position i";
+
 /// A file being made sense of.
 pub(super) struct Reading<'a> {
     store: &'a Store,
@@ -261,7 +264,7 @@ impl<'a> Reading<'a> {
                 self.bad(&format!("its metadata says hidden_row = {name:?}, which must be i or i-1"))
             })?,
             None => {
-                self.assumed.push("hidden row i stands for position i".into());
+                self.assumed.push(ROW_ASSUMED.into());
                 HiddenRow::I
             }
         };

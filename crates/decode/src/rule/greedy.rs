@@ -65,6 +65,15 @@ pub struct Subset {
 
 /// Selects from `|M| = confidence.len()` positions; `dependency` is `|M|×|M|`.
 ///
+/// ```
+/// use demask_decode::dependency::Dependency;
+/// use demask_decode::rule::{Start, Thresholds, greedy_subset};
+/// // Position 1 depends on position 0 by 0.5, position 2 on neither.
+/// let dependency = Dependency::from_rows(vec![0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], 3);
+/// let thresholds = Thresholds { tau: 0.1, gamma: 0.7, start: Start::Leftmost };
+/// assert_eq!(greedy_subset(&dependency, &[0.9, 0.9, 0.9], thresholds).chosen, [0, 2]);
+/// ```
+///
 /// # Panics
 /// If the matrix does not match, or there is no position.
 pub fn greedy_subset(dependency: &Dependency, confidence: &[f32], thresholds: Thresholds) -> Subset {

@@ -53,10 +53,10 @@ pub fn combinations(model: &Model, only: Option<&str>, block: usize) -> Result<V
             strategy = strategy.with("information", "oracle")?;
         }
         // What needs a second model or a trained part that this one does not have cannot be tried.
-        let Ok(built) = strategy.build(context) else { continue };
-        if built.needs().assistant && context.assistant.is_none() {
+        if !model.can_run(&strategy) {
             continue;
         }
+        let built = strategy.build(context)?;
         for cache in cache::ALL {
             for block in [None, Some(block)] {
                 let cache: CacheSpec = cache.name.parse()?;

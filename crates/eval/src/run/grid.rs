@@ -24,6 +24,13 @@ pub const LAB: &str = include_str!("grid/lab.toml");
 const MOST: usize = 10_000;
 
 /// Configurations to try.
+///
+/// ```
+/// use demask_eval::run::grid::Grid;
+/// let grid = Grid::parse("mine", "[[grid]]\nstrategy = \"eb\"\ngamma = [0.1, 0.2]")?;
+/// assert_eq!(grid.configurations.iter().map(ToString::to_string).collect::<Vec<_>>(), ["eb:gamma=0.1", "eb:gamma=0.2"]);
+/// # Ok::<(), demask_eval::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid {
     /// The mark to compare with.

@@ -8,6 +8,7 @@
 
 pub mod audit;
 mod batch;
+pub mod compare;
 pub mod grid;
 pub mod journal;
 pub mod names;

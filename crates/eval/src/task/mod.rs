@@ -87,6 +87,14 @@ pub struct Score {
 }
 
 /// A family of problems.
+///
+/// ```
+/// use demask_eval::task::{self, Split};
+/// let task = task::by_name("arith").expect("there is such a task");
+/// let problem = task::problem_at(task.as_ref(), Split::Train, 7, 0);
+/// assert!(task.score(&problem, &problem.response).correct);
+/// assert!(!task.score(&problem, "no idea").correct);
+/// ```
 pub trait Task: Send + Sync {
     /// Short name, as on the command line.
     fn name(&self) -> &'static str;

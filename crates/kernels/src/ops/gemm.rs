@@ -40,6 +40,13 @@ impl Weights<'_> {
 
 /// `c[m, n] = a[m, k] · w[n, k]ᵀ (+ bias[n])`.
 ///
+/// ```
+/// use demask_kernels::{Weights, gemm};
+/// let (a, w, mut c) = ([1.0, 2.0], [3.0, 4.0, 5.0, 6.0], [0.0; 2]); // one row, two outputs
+/// gemm(&a, 1, 2, Weights::F32(&w), 2, Some(&[0.5, 0.0]), &mut c);
+/// assert_eq!(c, [11.5, 17.0]);
+/// ```
+///
 /// # Panics
 /// If a slice length disagrees with the shape.
 pub fn gemm(a: &[f32], m: usize, k: usize, w: Weights<'_>, n: usize, bias: Option<&[f32]>, c: &mut [f32]) {

@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 
 use super::Bytes;
+use crate::hash::WideHash;
 
 /// Tensors up to this many bytes count whole.
 const WHOLE: usize = 64 << 10;
@@ -26,19 +27,19 @@ pub(crate) struct Content<'a> {
 /// The digest of a model: `about` is everything besides the weights that its numbers depend on.
 pub(crate) fn digest(about: &str, tensors: &[Content<'_>]) -> String {
     let mut parts: Vec<(&str, u128)> =
-        tensors.par_iter().map(|tensor| (tensor.name, of_tensor(tensor).0)).collect();
+        tensors.par_iter().map(|tensor| (tensor.name, of_tensor(tensor).value())).collect();
     parts.sort_unstable();
-    let mut all = Hash::default();
+    let mut all = WideHash::new();
     all.text(about);
     for (name, part) in parts {
         all.text(name);
         all.bytes(&part.to_le_bytes());
     }
-    format!("{:032x}", all.0)
+    all.to_string()
 }
 
-fn of_tensor(tensor: &Content<'_>) -> Hash {
-    let mut hash = Hash::default();
+fn of_tensor(tensor: &Content<'_>) -> WideHash {
+    let mut hash = WideHash::new();
     hash.text(&tensor.format);
     tensor.shape.iter().for_each(|&size| hash.number(size));
     hash.number(tensor.bytes.len());
@@ -57,33 +58,6 @@ fn of_tensor(tensor: &Content<'_>) -> Hash {
     // An expert that no row ever chooses should not stay in memory for this.
     tensor.bytes.release();
     hash
-}
-
-/// FNV-1a with 128 bits, whose values never change from one build to the next.
-struct Hash(u128);
-
-impl Default for Hash {
-    fn default() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-}
-
-impl Hash {
-    fn bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-        }
-    }
-
-    fn number(&mut self, number: usize) {
-        self.bytes(&(number as u64).to_le_bytes());
-    }
-
-    /// With its length, so that two texts in a row cannot be cut elsewhere.
-    fn text(&mut self, text: &str) {
-        self.number(text.len());
-        self.bytes(text.as_bytes());
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,15 @@ const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
 /// A checkpoint's chat template, compiled.
+///
+/// ```
+/// use demask_model::text::{ChatTemplate, Conversation, Message, TokenizerSettings};
+/// let settings = br#"{"chat_template": "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"}"#;
+/// let settings = TokenizerSettings::from_bytes("tokenizer_config.json", settings)?;
+/// let template = ChatTemplate::from_settings(&settings)?.expect("there is one");
+/// assert_eq!(template.render(&Conversation::new(&[Message::new("user", "Hi")]))?, "<user>Hi");
+/// # Ok::<(), demask_model::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct ChatTemplate {
     path: PathBuf,

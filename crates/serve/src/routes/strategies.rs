@@ -17,8 +17,8 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
 }
 
 fn describe(server: &Server, entry: &Entry) -> Value {
-    let context = server.served.model.context();
-    let available = context.registry.parse(entry.name).is_ok_and(|spec| spec.build(context).is_ok());
+    let model = &server.served.model;
+    let available = model.parse_strategy(entry.name).is_ok_and(|spec| model.can_run(&spec));
     json!({
         "id": entry.name,
         "object": "strategy",

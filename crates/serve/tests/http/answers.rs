@@ -26,6 +26,20 @@ fn the_model_is_listed_and_the_server_is_well() {
 }
 
 #[test]
+fn a_strategy_is_on_offer_where_the_model_has_what_it_needs() {
+    run(async {
+        let list: Value = serde_json::from_str(&get(&toy(), "/v1/strategies").await.1).unwrap();
+        let offered = |name: &str| {
+            let entry = list["data"].as_array().unwrap().iter().find(|entry| entry["id"] == name);
+            entry.unwrap()["available"] == true
+        };
+        // The toy has a predictor, and neither an assistant nor a trained part.
+        assert!(offered("demask") && offered("entropy"));
+        assert!(!offered("apd") && !offered("copula") && !offered("policy"));
+    });
+}
+
+#[test]
 fn a_completion_is_the_golden_answer() {
     run(async {
         let app = toy();

@@ -17,7 +17,7 @@ pub mod trajectory;
 
 use crate::error::Result;
 
-pub use run::{Outcome, PartProgress, Settings, Training};
+pub use run::{Outcome, PartProgress, PartSettings, Training};
 pub use slots::{Slot, Slots, Vars};
 
 /// Something that is trained: parameters as one flat vector, and the loss of an update.

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::hmm::{self, Hmm, masks};
 use super::{Objective, Outcome, Slots};
 use crate::error::{Error, Result};
+use crate::tv_cache::ResponseSource;
 
 pub use super::hmm::BlockCell;
 
@@ -47,6 +48,35 @@ pub struct Answer {
     pub prompt: Vec<u32>,
     /// The answer, its end included.
     pub response: Vec<u32>,
+}
+
+/// Answers among the first `limit` of a source that are shorter than `length` cells and, with their prompts, fit `room`
+/// positions; filled up with `eos` where there is one.
+pub fn answers(
+    source: &dyn ResponseSource,
+    limit: usize,
+    length: usize,
+    eos: Option<u32>,
+    room: usize,
+) -> Result<Vec<Answer>> {
+    let mut answers = Vec::new();
+    for row in source.read(0..source.len().min(limit))?.into_iter().flatten() {
+        let mut response = row.response;
+        if response.len() >= length || row.prompt.is_empty() || row.prompt.len() + length > room {
+            continue;
+        }
+        match eos {
+            Some(eos) => response.resize(length, eos),
+            None if response.is_empty() => continue,
+            None => {}
+        }
+        answers.push(Answer { prompt: row.prompt, response });
+    }
+    if answers.len() < 2 {
+        let allowed = "large enough for two answers or more";
+        return Err(Error::Setting { name: "the length of a response", value: length.to_string(), allowed });
+    }
+    Ok(answers)
 }
 
 /// The prior in training.

@@ -20,7 +20,7 @@ const SAVE: Duration = Duration::from_secs(60);
 /// How a part is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct PartSettings {
     /// Updates.
     pub steps: u64,
     /// Learning rate over them.
@@ -33,7 +33,7 @@ pub struct Settings {
     pub validate: u64,
 }
 
-impl Settings {
+impl PartSettings {
     /// Refuses values that train nothing.
     pub fn check(&self) -> Result<()> {
         let refuse = |name, value: String, allowed| Err(Error::Setting { name, value, allowed });
@@ -50,7 +50,7 @@ impl Settings {
 /// A run to be started or continued.
 pub struct Training<'a> {
     /// How.
-    pub settings: &'a Settings,
+    pub settings: &'a PartSettings,
     /// Where state and report go.
     pub folder: &'a Path,
     /// What a state must have in common with this run, besides the settings: the backbone, the data.
@@ -103,7 +103,7 @@ impl Training<'_> {
     ) -> Result<Option<Outcome>> {
         self.settings.check()?;
         let _lock = Lock::take(self.folder)?;
-        let Settings { steps, seed, .. } = *self.settings;
+        let PartSettings { steps, seed, .. } = *self.settings;
         let identity = serde_json::json!({ "settings": self.settings, "of": self.identity }).to_string();
         let slots = objective.slots().clone();
         let mut state = match State::read(self.folder, &identity, slots.len())? {

@@ -185,8 +185,8 @@ fn grpos_loss_and_gradient_are_those_of_the_published_code() {
     assert_eq!((reward(true, 1, 40, 3.0), reward(false, 1, 40, 0.0)), (1.0, 0.0));
 }
 
-fn settings(steps: u64, rate: f64) -> Settings {
-    Settings {
+fn settings(steps: u64, rate: f64) -> PartSettings {
+    PartSettings {
         steps,
         rate: Schedule { peak: rate, warmup: 2, floor: 1.0 },
         optimizer: AdamW { weight_decay: 0.0, ..AdamW::default() },
@@ -196,7 +196,7 @@ fn settings(steps: u64, rate: f64) -> Settings {
 }
 
 /// Trains without and with a stop: the same weights, bit for bit; another run's folder is refused.
-fn resumes<'a>(make: &mut dyn FnMut() -> Box<dyn Objective + 'a>, settings: &Settings) -> Outcome {
+fn resumes<'a>(make: &mut dyn FnMut() -> Box<dyn Objective + 'a>, settings: &PartSettings) -> Outcome {
     let (whole, cut) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let run = |folder: &Path,
                objective: &mut dyn Objective,

@@ -69,7 +69,7 @@ pub struct Recording {
 
 /// The first line of a file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Header {
+struct TrajectoryHeader {
     backbone: String,
     source: String,
     recording: Recording,
@@ -84,8 +84,11 @@ impl Recording {
         source: &dyn ResponseSource,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Vec<Trajectory>> {
-        let header =
-            Header { backbone: backbone.fingerprint(), source: source.identity(), recording: self.clone() };
+        let header = TrajectoryHeader {
+            backbone: backbone.fingerprint(),
+            source: source.identity(),
+            recording: self.clone(),
+        };
         let mut made = read(path, &header)?;
         let mut file = OpenOptions::new().append(true).create(true).open(path).map_err(Error::write(path))?;
         let mut row = made.iter().map(|(row, _)| row + 1).max().unwrap_or(0);
@@ -152,7 +155,7 @@ impl Recording {
 }
 
 /// The trajectories of a file, a broken last line left out; a file of another run is refused.
-fn read(path: &Path, header: &Header) -> Result<Vec<(usize, Trajectory)>> {
+fn read(path: &Path, header: &TrajectoryHeader) -> Result<Vec<(usize, Trajectory)>> {
     if !path.exists() {
         let line = serde_json::to_string(header).unwrap_or_default() + "\n";
         if let Some(folder) = path.parent() {
@@ -162,7 +165,7 @@ fn read(path: &Path, header: &Header) -> Result<Vec<(usize, Trajectory)>> {
     }
     let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
     let mut lines = text.split_inclusive('\n');
-    let found: Option<Header> = lines.next().and_then(|line| serde_json::from_str(line).ok());
+    let found: Option<TrajectoryHeader> = lines.next().and_then(|line| serde_json::from_str(line).ok());
     if found.as_ref() != Some(header) {
         let problem =
             "was made by another model, from other prompts or in another way; delete it or use another output"

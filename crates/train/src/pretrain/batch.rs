@@ -6,6 +6,7 @@
 //!
 //! Invariant: a batch is a function of (seed, position in the stream), so a run resumes from one number.
 
+use demask_decode::batch::fitting;
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::{Packed, Spec};
 
@@ -224,13 +225,8 @@ impl<'a> Batches<'a> {
 fn split(canvases: &[Canvas], tokens: usize) -> impl Iterator<Item = &[Canvas]> {
     let mut rest = canvases;
     std::iter::from_fn(move || {
-        let mut sum = 0;
-        let fits = rest.iter().take_while(|canvas| {
-            sum += canvas.tokens.len();
-            sum <= tokens
-        });
-        let count = fits.count().max(1).min(rest.len());
-        let (part, left) = rest.split_at(count);
+        let count = fitting(rest.iter().map(|canvas| [canvas.tokens.len()]), [tokens]);
+        let (part, left) = rest.split_at(count.min(rest.len()));
         rest = left;
         (!part.is_empty()).then_some(part)
     })

@@ -16,6 +16,7 @@ mod loss;
 mod muon;
 mod picture;
 mod run;
+mod shape;
 mod state;
 pub mod step;
 mod weights;

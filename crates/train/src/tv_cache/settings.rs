@@ -80,6 +80,27 @@ impl Default for TvCacheSettings {
 }
 
 impl TvCacheSettings {
+    /// For a few responses that are measured in memory: two masks each, both hidden rows in full precision.
+    ///
+    /// ```
+    /// use demask_train::tv_cache::TvCacheSettings;
+    /// let few = TvCacheSettings::few(24, 0);
+    /// few.check()?;
+    /// assert_eq!((few.masks_per_response, few.limit), (2, 24));
+    /// # Ok::<(), demask_train::error::Error>(())
+    /// ```
+    pub fn few(limit: usize, seed: u64) -> Self {
+        Self {
+            seed,
+            masks_per_response: 2,
+            repeat_share: 0.0,
+            limit,
+            hidden: HiddenRows::Both,
+            hidden_dtype: Stored::F32,
+            ..Self::default()
+        }
+    }
+
     /// Refuses values that make no cache.
     pub fn check(&self) -> Result<()> {
         let refuse = |name, value: String, allowed| Err(Error::Setting { name, value, allowed });

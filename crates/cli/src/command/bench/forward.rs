@@ -1,17 +1,16 @@
 //! `demask bench forward`: whole forward passes of a model of real shape, what they read, and where their time goes.
 
 use anyhow::Result;
-use candle_core::Device;
 use demask::counted;
-use demask::model::synthetic::Repeated;
-use demask::model::{Precision, Spec, Transformer};
+use demask::model::Spec;
 use demask::plot::Mark;
 
 use super::limit::Machine;
 use super::measure::{Samples, alternate, ratio};
 use super::model::{Canvas, Outline, operations, pass};
-use super::parts::{Inputs, PHASES, Parts};
+use super::parts::{Inputs, PHASES};
 use super::report::{Cell, Report};
+use super::subject::Subject;
 use super::touched::Touched;
 use super::{Common, Threads};
 use crate::args::DtypeArg;
@@ -58,8 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
         usage!("--masked must be between 0 and 1");
     }
     let spec = args.outline.spec(Some(4))?;
-    let subjects =
-        args.dtype.iter().map(|&dtype| Subject::new(&spec, dtype)).collect::<Result<Vec<Subject>>>()?;
+    let subjects = Subject::all(&spec, &args.dtype)?;
     let mut report = Report::new("forward", &[&COLUMNS[..], &PHASES[..]].concat());
     let mut machine = Machine::measure();
     let mut measured = Vec::new();
@@ -89,26 +87,7 @@ pub fn run(args: &Args) -> Result<()> {
     report.show(&args.common.output)
 }
 
-/// A model of one precision, whole and in parts.
-struct Subject {
-    name: String,
-    precision: Precision,
-    model: Transformer,
-    parts: Parts,
-}
-
 impl Subject {
-    fn new(spec: &Spec, dtype: DtypeArg) -> Result<Self> {
-        let precision = dtype.precision();
-        let mut from = Repeated::new(precision, 0);
-        Ok(Self {
-            name: dtype.name(),
-            precision,
-            model: Transformer::new(spec.clone(), Device::Cpu, "synthetic".into(), &mut from)?,
-            parts: Parts::new(spec, &mut from)?,
-        })
-    }
-
     /// The pass, or a phase with all rows (the head with those wanted).
     fn run(&self, index: usize, canvases: &[Canvas], [all, wanted]: &[Inputs; 2]) -> Result<()> {
         match index.checked_sub(1) {

@@ -21,6 +21,7 @@ mod quality;
 mod report;
 mod scaling;
 mod step;
+mod subject;
 mod touched;
 mod tv_cache;
 

@@ -26,7 +26,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// The config, with so many layers unless the flags say otherwise.
+    /// The config, with this many layers unless the flags say otherwise.
     pub(super) fn json(&self, layers: Option<u16>) -> Result<Value> {
         let config = match &self.config {
             None => self.shape.config(),
@@ -42,7 +42,7 @@ impl Outline {
         })
     }
 
-    /// The shape, with so many layers unless the flags say otherwise.
+    /// The shape, with this many layers unless the flags say otherwise.
     pub(super) fn spec(&self, layers: Option<u16>) -> Result<Spec> {
         let config = self.json(layers)?.to_string();
         Ok(Spec::from_json(&config, self.config.as_deref().unwrap_or("config.json".as_ref()))?)

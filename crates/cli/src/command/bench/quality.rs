@@ -15,7 +15,7 @@ use demask::decode::{Options, responses};
 use demask::kernels::{softmax_stats, total_variation};
 use demask::model::checkpoint::Dtype;
 use demask::model::importance::{self, Inputs};
-use demask::model::quantize::{self, Settings};
+use demask::model::quantize::{self, QuantizeSettings};
 use demask::model::{LoadOptions, Precision, Transformer};
 use demask::plot::Mark;
 use demask::train::tv_cache::Response;
@@ -140,7 +140,8 @@ fn weighed(
     options: &LoadOptions,
 ) -> Result<Transformer> {
     let scratch = tempfile::tempdir().context("cannot make a folder for the quantised model")?;
-    let (to, settings) = (scratch.path().join("model"), Settings { precision, max_shard_bytes: 4 << 30 });
+    let (to, settings) =
+        (scratch.path().join("model"), QuantizeSettings { precision, max_shard_bytes: 4 << 30 });
     quantize::weighed(folder, &to, &settings, inputs, &mut |_| ())?;
     // Mapped, the files outlive their folder.
     Ok(Transformer::load(&to, &LoadOptions { dtype: None, ..options.clone() })?)

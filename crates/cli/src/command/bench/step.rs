@@ -2,7 +2,6 @@
 //! is to what the machine allows, and what each part of it takes.
 
 use anyhow::{Result, anyhow};
-use candle_core::Device;
 use demask::counted;
 use demask::decode::dependency::{Metadata, Mix, Predictor};
 use demask::decode::marginals::Reader;
@@ -10,17 +9,17 @@ use demask::decode::rng::Rng;
 use demask::decode::rule::greedy_subset;
 use demask::decode::sampler::{Sampling, ScoreDtype};
 use demask::decode::{Suppression, dependency::Dependency};
-use demask::model::synthetic::Repeated;
-use demask::model::{Backbone as _, HiddenRow, KvCache, Precision, Query, Reuse, Rows, Spec, Transformer};
+use demask::model::{Backbone as _, HiddenRow, KvCache, Query, Reuse, Rows, Spec, Transformer};
 use demask::plot::Mark;
 
 use super::gemm::noise;
 use super::limit::Machine;
 use super::measure::{Samples, alternate, ratio};
 use super::model::{Canvas, Outline};
-use super::parts::{Inputs, PHASES, Parts};
+use super::parts::{Inputs, PHASES};
 use super::predictor::ALL;
 use super::report::{Cell, Report};
+use super::subject::Subject;
 use super::{Common, Threads};
 use crate::args::DtypeArg;
 
@@ -57,24 +56,23 @@ pub fn run(args: &Args) -> Result<()> {
         usage!("--rows {rows} must be at least 2 and no more than --length {}", args.length);
     }
     let spec = args.outline.spec(None)?;
-    let mut subjects =
-        args.dtype.iter().map(|&dtype| Subject::new(&spec, dtype)).collect::<Result<Vec<Subject>>>()?;
+    let mut cached: Vec<Cached> = Subject::all(&spec, &args.dtype)?.into_iter().map(Cached::new).collect();
     let mut machine = Machine::measure();
     let mut measured = Vec::new();
     for &rows in &args.rows {
         let canvas = Canvas::new(&spec, args.length, rows);
-        subjects.iter_mut().try_for_each(|subject| subject.keep(&canvas))?;
+        cached.iter_mut().try_for_each(|one| one.keep(&canvas))?;
         let inputs = Inputs::new(&spec, rows, args.length)?;
         let after = After::new(&spec, rows)?;
-        let samples = alternate(args.common.repeats, TIMED * subjects.len(), |index| {
-            subjects[index / TIMED].run(index % TIMED, &canvas, &inputs, &after)
+        let samples = alternate(args.common.repeats, TIMED * cached.len(), |index| {
+            cached[index / TIMED].run(index % TIMED, &canvas, &inputs, &after)
         })?;
         machine = machine.or(Machine::measure());
         measured.push((rows, samples));
     }
     let mut report = Report::new("step", &[&COLUMNS[..], &PHASES[..], &AFTER[..], &["rest"]].concat());
     for (rows, samples) in &measured {
-        for (subject, own) in subjects.iter().zip(samples.chunks_exact(TIMED)) {
+        for (Cached { subject, .. }, own) in cached.iter().zip(samples.chunks_exact(TIMED)) {
             let limit = machine.step(&spec, subject.precision, *rows, args.length)?;
             let step = own[0].cpu().median;
             report.chart.point(&subject.name, Mark::Line, (*rows as f64, limit / step));
@@ -125,26 +123,15 @@ fn row(
     row
 }
 
-/// A model of one precision with the keys and values it keeps, whole and in parts.
-struct Subject {
-    name: String,
-    precision: Precision,
-    model: Transformer,
-    parts: Parts,
+/// A model with the keys and values it keeps.
+struct Cached {
+    subject: Subject,
     cache: KvCache,
 }
 
-impl Subject {
-    fn new(spec: &Spec, dtype: DtypeArg) -> Result<Self> {
-        let precision = dtype.precision();
-        let mut from = Repeated::new(precision, 0);
-        Ok(Self {
-            name: dtype.name(),
-            precision,
-            model: Transformer::new(spec.clone(), Device::Cpu, "synthetic".into(), &mut from)?,
-            parts: Parts::new(spec, &mut from)?,
-            cache: KvCache::new(),
-        })
+impl Cached {
+    fn new(subject: Subject) -> Self {
+        Self { subject, cache: KvCache::new() }
     }
 
     /// Computes every row once, so that the next pass can keep most of them.
@@ -152,7 +139,7 @@ impl Subject {
         if !self.cache.holds(canvas.len()) {
             let rows: Vec<usize> = (0..canvas.len()).collect();
             let cache = Some(Reuse { cache: &mut self.cache, rows: &rows });
-            self.model.forward(&mut [Query { tokens: &canvas.tokens, cache, ..Query::default() }])?;
+            self.subject.model.forward(&mut [Query { tokens: &canvas.tokens, cache, ..Query::default() }])?;
         }
         Ok(())
     }
@@ -160,17 +147,20 @@ impl Subject {
     fn run(&mut self, index: usize, canvas: &Canvas, inputs: &Inputs, after: &After) -> Result<()> {
         match index.checked_sub(1) {
             None => self.step(canvas, after),
-            Some(phase) if phase < PHASES.len() => self.parts.run(phase, inputs),
-            Some(later) => after.run(AFTER[later - PHASES.len()], &self.model),
+            Some(phase) if phase < PHASES.len() => self.subject.parts.run(phase, inputs),
+            Some(later) => after.run(AFTER[later - PHASES.len()], &self.subject.model),
         }
     }
 
     /// A whole step, as `Decoder::step` makes it: pass, marginals as logits stream by, dependency, selection.
     fn step(&mut self, canvas: &Canvas, after: &After) -> Result<()> {
-        let (spec, fresh) = (self.model.spec(), &canvas.masked);
+        let (model, fresh) = (&self.subject.model, &canvas.masked);
         // Where a row predicts the next position, the first of them is predicted by one that is kept.
-        let wanted: Vec<usize> =
-            fresh.iter().copied().filter(|&position| spec.predicting_row(position) >= fresh[0]).collect();
+        let wanted: Vec<usize> = fresh
+            .iter()
+            .copied()
+            .filter(|&position| model.spec().predicting_row(position) >= fresh[0])
+            .collect();
         let cache = Some(Reuse { cache: &mut self.cache, rows: fresh });
         let query = Query {
             tokens: &canvas.tokens,
@@ -179,8 +169,8 @@ impl Subject {
             cache,
             ..Query::default()
         };
-        let pass = self.model.forward(&mut [query])?.remove(0);
-        let marginals = after.reader().read(&self.model, &pass.predicting, None, &wanted, |_| ())?;
+        let pass = model.forward(&mut [query])?.remove(0);
+        let marginals = after.reader().read(model, &pass.predicting, None, &wanted, |_| ())?;
         let confidence: Vec<f32> = marginals.iter().map(|m| m.raw.top1).collect();
         let hidden = pass.hidden.ok_or_else(|| anyhow!("the pass gave no hidden rows"))?;
         let chosen = greedy_subset(&after.predictor.predict(&hidden), &confidence, ALL).chosen;

@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, default_value_t = 64, value_name = "N")]
     prompt: usize,
     /// Tokens of a response
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'n', default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     response: u32,
     /// Responses per round
     #[arg(long, default_value_t = 4, value_name = "N")]

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use demask::decode::{EosPolicy, StrategySpec};
+use demask::decode::{CacheSpec, Draw, EosPolicy, HoldEos, StrategySpec};
 use demask::model::text::Message;
 use serde_json::{Map, Value, json};
 
@@ -24,10 +24,6 @@ pub(super) struct Remote<'a> {
 impl<'a> Remote<'a> {
     /// Asks the server for its model.
     pub(super) fn connect(url: &str, args: &'a Args) -> Result<Self> {
-        let show = &args.show;
-        if show.watch || show.trace.is_some() || show.json {
-            usage!("--watch, --trace and --json do not apply to a server; its page shows the decoding");
-        }
         if !url.starts_with("http://") && !url.starts_with("https://") {
             usage!("--url must begin with http:// or https://, not {url:?}");
         }
@@ -102,6 +98,11 @@ impl<'a> Remote<'a> {
         set("top_k", decode.top_k.map(Into::into));
         set("block_length", decode.block_length.map(Into::into));
         set("eos", (decode.eos != EosPolicy::default()).then(|| json!(decode.eos)));
+        set("sampler", (decode.sampler != Draw::default()).then(|| json!(decode.sampler)));
+        set("cache", (decode.cache != CacheSpec::default()).then(|| decode.cache.to_string().into()));
+        set("hold_eos", (decode.hold_eos != HoldEos::default()).then(|| decode.hold_eos.to_string().into()));
+        set("edit_threshold", decode.edit_threshold.map(Into::into));
+        set("post_steps", decode.edit_threshold.map(|_| decode.post_steps.into()));
         set("cfg", (decode.cfg != 0.0).then(|| decode.cfg.into()));
         set("eos_penalty", (decode.eos_penalty != 0.0).then(|| decode.eos_penalty.into()));
         set("min_tokens", (decode.min_new_tokens != 0).then(|| decode.min_new_tokens.into()));

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use demask::model::HiddenRow;
-use demask::train::data::Encoder;
 use demask::train::estimate::{Estimate, Plan};
 use demask::train::fit::Config;
 use demask::train::tv_cache::{Cache, Generator, Outcome, TvCacheSettings};
@@ -63,9 +62,7 @@ pub fn run(args: &Args) -> Result<()> {
     let model = args.model.open()?;
     let wanted = args.limit.unwrap_or(RESPONSES);
     let data = Data::open(&args.data, Some(wanted), args.seed)?;
-    let template = model.text().chat().filter(|_| !args.raw).cloned();
-    let end_of_turn = matches!(data, Data::Files(_));
-    let encoder = Encoder::new(model.tokenizer().clone(), template).with_end_of_turn(end_of_turn);
+    let encoder = data.encoder(&model, args.raw);
     let source = data.source(&encoder);
     let config = Config {
         seed: args.seed,
@@ -86,12 +83,12 @@ pub fn run(args: &Args) -> Result<()> {
     let full = Plan { responses, masks: paper.masks_per_response };
     let mut settings = paper.clone();
     eprintln!(
-        "measured {} in {}: {} of {} masks each and {} epochs take about {}",
+        "measured {} in {}: {} of {} each and {} take about {}",
         counted(estimate.examples, "example"),
         clock(start.elapsed()),
         counted(responses, "response"),
-        full.masks,
-        config.epochs,
+        counted(full.masks as usize, "mask"),
+        counted(config.epochs as usize, "epoch"),
         clock(estimate.time(full))
     );
     if let Some(budget) = args.budget {
@@ -99,11 +96,11 @@ pub fn run(args: &Args) -> Result<()> {
         (settings.limit, settings.masks_per_response) = (plan.responses, plan.masks);
         if plan != full {
             eprintln!(
-                "within {}: {} of {} masks each, about {}; given up: {} of {} examples, so rare dependencies are seen \
-                 less often and the predictor will be less exact",
+                "within {}: {} of {} each, about {}; given up: {} of {} examples, so rare dependencies are seen less \
+                 often and the predictor will be less exact",
                 clock(budget),
                 counted(plan.responses, "response"),
-                plan.masks,
+                counted(plan.masks as usize, "mask"),
                 clock(estimate.time(plan)),
                 full.examples() - plan.examples(),
                 full.examples()
@@ -145,7 +142,7 @@ impl Args {
 
 /// A time like 90s, 30m, 2h or 1d.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time; write it like 30m, 2h or 1d");
+    let wrong = || format!("{text:?} is not a time; write it like 30m, 2h or 1d");
     let unit = text.chars().last().ok_or_else(wrong)?;
     let seconds = match unit {
         's' => 1.0,

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use demask::model::Spec;
 use demask::model::checkpoint::write;
+use demask::model::text::byte_letter;
 use serde_json::{Map, Value, json};
 
 /// Writes tokenizer.json and tokenizer_config.json for the first `tokens` ids; too few for all bytes get none.
@@ -19,7 +20,7 @@ pub(super) fn write(folder: &Path, spec: &Spec, tokens: usize) -> Result<()> {
         return Ok(());
     }
     let mut vocab: Map<String, Value> =
-        letters().into_iter().zip(bytes).map(|(letter, id)| (letter.to_string(), id.into())).collect();
+        (0..=255).zip(bytes).map(|(byte, id)| (byte_letter(byte).to_string(), id.into())).collect();
     vocab.extend(plain.map(|id| (format!("<{id}>"), id.into())));
     let token = |id: u32| if id == ids.mask { "<|mask|>".to_owned() } else { format!("<|{id}|>") };
     let mut distinct = special;
@@ -50,15 +51,6 @@ pub(super) fn write(folder: &Path, spec: &Spec, tokens: usize) -> Result<()> {
         write::replace(&folder.join(name), |out| out.write_all(value.to_string().as_bytes()))?;
     }
     Ok(())
-}
-
-/// The letter that stands for each byte in byte-level vocabularies: printable ones for themselves, the others shifted
-/// past them, in order.
-fn letters() -> Vec<char> {
-    let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    let mut shifted = (0x100_u32..).filter_map(char::from_u32);
-    let mut letter = |b: u8| if printable(b) { char::from(b) } else { shifted.next().unwrap_or(' ') };
-    (0..=255).map(&mut letter).collect()
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use demask::train::part::Training;
 use demask::train::part::adjust::{AdjustObjective, Shape, save};
 use demask::train::schedule::Schedule;
 
-use super::source::{Pace, Source, identity};
+use super::source::{Pace, SourceArgs, identity};
 use super::terminal::{folder_of, train};
 
 /// Trains ADJUST's layer, for the strategy adjust; continues by itself where it was stopped
 #[derive(Debug, clap::Args)]
 pub(super) struct AdjustArgs {
     #[command(flatten)]
-    source: Source,
+    source: SourceArgs,
     #[command(flatten)]
     pace: Pace,
     /// Deepest chain of the layer on itself; it is meant for one token more per pass

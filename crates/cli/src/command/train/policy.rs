@@ -6,7 +6,6 @@
 use anyhow::Result;
 use clap::ValueEnum;
 use demask::Model;
-use demask::eval::run::names;
 use demask::eval::task::{self, Problem, Split, Task};
 use demask::train::data::{Content, Encoder};
 use demask::train::error::Error;
@@ -17,14 +16,15 @@ use demask::train::part::imitation::Imitation;
 use demask::train::part::network::PolicyShape;
 use demask::train::schedule::Schedule;
 
-use super::source::{Pace, Source, identity};
+use super::source::{Pace, SourceArgs, identity};
 use super::terminal::{folder_of, train};
+use crate::command::tv_cache::data::Data;
 
 /// Trains an unmasking policy, for the strategy policy; continues by itself where it was stopped
 #[derive(Debug, clap::Args)]
 pub(super) struct PolicyArgs {
     #[command(flatten)]
-    source: Source,
+    source: SourceArgs,
     #[command(flatten)]
     pace: Pace,
     /// What it is taught by
@@ -92,12 +92,14 @@ fn by_what_is_written(args: &PolicyArgs) -> Result<()> {
 }
 
 fn by_reward(args: &PolicyArgs) -> Result<()> {
-    let Some(listed) = args.source.data.strip_prefix("task:") else {
+    if !args.source.data.starts_with("task:") {
         usage!("rewards need answers that can be checked; give --data task:NAME,…, or --target final");
-    };
+    }
     let (model, folder, seed) = (args.source.model.open()?, args.pace.folder(), args.source.seed);
-    let encoder = args.source.encoder(&model, false);
-    let mut problems = Problems { tasks: names::tasks(listed)?, model: &model, encoder, seed };
+    let data = Data::open(&args.source.data, Some(args.source.limit), seed)?;
+    let encoder = data.encoder(&model, args.source.raw);
+    let Data::Tasks { tasks, .. } = data else { usage!("--data task:NAME,… names tasks") };
+    let mut problems = Problems { tasks, model: &model, encoder, seed };
     let settings = Grpo {
         group: args.group,
         prompts: args.batch.unwrap_or(4),

@@ -1,27 +1,26 @@
 //! `demask train prior`: the hidden Markov model of the strategy codd.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use demask::train::optimizer::AdamW;
 use demask::train::part::Training;
-use demask::train::part::prior::{Answer, PriorObjective, PriorShape};
+use demask::train::part::prior::{PriorObjective, PriorShape, answers};
 use demask::train::schedule::Schedule;
-use demask::train::tv_cache::ResponseSource;
 
-use super::source::{Pace, Source, identity};
+use super::source::{Pace, SourceArgs, identity};
 use super::terminal::{folder_of, train};
 
 /// Trains a prior of text, for the strategy codd; continues by itself where it was stopped
 #[derive(Debug, clap::Args)]
 pub(super) struct PriorArgs {
     #[command(flatten)]
-    source: Source,
+    source: SourceArgs,
     #[command(flatten)]
     pace: Pace,
     /// Hidden states
     #[arg(long, value_name = "N", default_value_t = 64)]
     states: usize,
     /// Cells of a block
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long = "block-length", alias = "block", value_name = "N", default_value_t = 32)]
     block: usize,
     /// Blocks per update
     #[arg(long, value_name = "N", default_value_t = 32)]
@@ -63,32 +62,4 @@ pub(super) fn run(args: &PriorArgs) -> Result<()> {
         }
         Ok(())
     })
-}
-
-/// Answers that fit into `length` cells, filled up with their end.
-fn answers(
-    source: &dyn ResponseSource,
-    limit: usize,
-    length: usize,
-    eos: Option<u32>,
-    room: usize,
-) -> Result<Vec<Answer>> {
-    let rows = source.read(0..source.len().min(limit))?;
-    let mut answers = Vec::new();
-    for row in rows.into_iter().flatten() {
-        let mut response = row.response;
-        if response.len() >= length || row.prompt.is_empty() || row.prompt.len() + length > room {
-            continue;
-        }
-        match eos {
-            Some(eos) => response.resize(length, eos),
-            None if response.is_empty() => continue,
-            None => {}
-        }
-        answers.push(Answer { prompt: row.prompt, response });
-    }
-    if answers.len() < 2 {
-        bail!("fewer than two answers fit into {length} cells; raise --length");
-    }
-    Ok(answers)
 }

@@ -26,8 +26,8 @@ pub struct ScopeArgs {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Prompts of each kind, on task and off
-    #[arg(long, default_value_t = 18_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
-    examples: u32,
+    #[arg(long, alias = "examples", default_value_t = 18_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    limit: u32,
 }
 
 /// Runs the command.
@@ -48,8 +48,8 @@ pub fn run(args: &ScopeArgs) -> Result<()> {
 /// Prompts of all tasks in turn, and as many that no task asks.
 fn examples(args: &ScopeArgs, text: &Text) -> Result<Vec<Prompted>> {
     let tasks = task::all();
-    let mut examples = Vec::with_capacity(2 * args.examples as usize);
-    for index in 0..u64::from(args.examples) {
+    let mut examples = Vec::with_capacity(2 * args.limit as usize);
+    for index in 0..u64::from(args.limit) {
         let task = &tasks[index as usize % tasks.len()];
         let prompt = task::problem_at(task.as_ref(), Split::Train, SEED, index).prompt;
         examples.push(Prompted { tokens: text.tokenizer().encode(&prompt)?, inside: true });

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use demask::Model;
-use demask::train::data::Encoder;
 use demask::train::optimizer::AdamW;
-use demask::train::part::Settings;
+use demask::train::part::PartSettings;
 use demask::train::part::trajectory::{Recording, Trajectory};
 use demask::train::schedule::Schedule;
 use demask::train::tv_cache::ResponseSource;
@@ -17,7 +16,7 @@ use crate::command::tv_cache::data::Data;
 
 /// Which model, and what it is asked.
 #[derive(Debug, clap::Args)]
-pub(super) struct Source {
+pub(super) struct SourceArgs {
     #[command(flatten)]
     pub(super) model: ModelArgs,
     /// Prompts and answers: a .jsonl or .parquet file, a folder of them, a Hub dataset (org/name[@revision]), or
@@ -31,26 +30,20 @@ pub(super) struct Source {
     #[arg(long)]
     pub(super) raw: bool,
     /// Cells of a response
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 64)]
     pub(super) length: usize,
     /// Seed of everything that is drawn
     #[arg(long, default_value_t = 0)]
     pub(super) seed: u64,
 }
 
-impl Source {
+impl SourceArgs {
     /// Hands over the model and its prompts.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Model, &dyn ResponseSource) -> Result<T>) -> Result<T> {
         let model = self.model.open()?;
         let data = Data::open(&self.data, Some(self.limit), self.seed)?;
-        let encoder = self.encoder(&model, matches!(data, Data::Files(_)));
+        let encoder = data.encoder(&model, self.raw);
         work(&model, &*data.source(&encoder))
-    }
-
-    /// How prompts become tokens. Small models pre-trained on the tasks end a response with EOS alone.
-    pub(super) fn encoder(&self, model: &Model, end_of_turn: bool) -> Encoder {
-        let template = model.text().chat().filter(|_| !self.raw).cloned();
-        Encoder::new(model.tokenizer().clone(), template).with_end_of_turn(end_of_turn)
     }
 
     /// Decodings of the prompts one token at a time, kept in the run's folder.
@@ -105,9 +98,9 @@ impl Pace {
     }
 
     /// The settings: these, where no flag says otherwise.
-    pub(super) fn settings(&self, steps: u64, rate: Schedule, optimizer: AdamW, seed: u64) -> Settings {
+    pub(super) fn settings(&self, steps: u64, rate: Schedule, optimizer: AdamW, seed: u64) -> PartSettings {
         let steps = self.steps.unwrap_or(steps);
-        Settings {
+        PartSettings {
             steps,
             rate: Schedule {
                 peak: self.rate.unwrap_or(rate.peak),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use demask::Model;
 use demask::eval::run::names;
 use demask::eval::task::{self, Split, Task};
 use demask::hub_options;
@@ -42,6 +43,13 @@ impl Data {
         }
         let folder = source::resolve_dataset(text, &hub_options(), &mut Downloads::default())?;
         Ok(Self::Files(data::open(&folder)?))
+    }
+
+    /// How its texts become the model's tokens. Small models pre-trained on the tasks end a response with EOS alone, so
+    /// their problems are not given the template's end of turn.
+    pub(crate) fn encoder(&self, model: &Model, raw: bool) -> Encoder {
+        let template = model.text().chat().filter(|_| !raw).cloned();
+        Encoder::new(model.tokenizer().clone(), template).with_end_of_turn(matches!(self, Self::Files(_)))
     }
 
     /// The responses as token ids.

@@ -206,69 +206,61 @@ fn placed(teller: &mut Teller<'_>, kind: &str) -> String {
     teller.rng.pick(places).clone()
 }
 
-/// "There are 12 boys and 14 girls in a class." "A box has 5 red balls and 7 blue balls."
-fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
-    let counts = numbers(story);
-    let mut many = noun.many.clone();
-    let mut place = placed(teller, "thing");
-    let mut people = false;
-    let parts: Vec<String> = if teller.chance(50) {
-        let colours = teller.rng.sample(&COLOURS, counts.len());
-        let short = teller.chance(40);
-        let pairs: Vec<_> = counts.iter().zip(colours).enumerate().collect();
-        pairs
-            .into_iter()
-            .map(|(at, (count, colour))| {
-                let last = at + 1 == counts.len();
-                let word = if *count == 1 { &noun.one } else { &noun.many };
-                if short && !last {
-                    format!("{} {colour}", teller.number(*count))
-                } else {
-                    format!("{} {colour} {word}", teller.number(*count))
-                }
-            })
-            .collect()
-    } else {
-        let sorts: [(&str, NounKind); 4] = [
-            ("people", NounKind::Person),
-            ("animals", NounKind::Animal),
-            ("vehicles", NounKind::Vehicle),
-            ("things", NounKind::Thing),
-        ];
-        let (name, kind) = *teller.rng.pick(&sorts);
-        many = name.into();
-        people = kind == NounKind::Person;
-        place = placed(
-            teller,
-            match kind {
-                NounKind::Person => "person",
-                NounKind::Animal => "animal",
-                NounKind::Vehicle => "vehicle",
-                _ => "thing",
-            },
-        );
-        let mut found: Vec<Noun> = Vec::new();
-        while found.len() < counts.len() {
-            let next = lexicon::noun(teller.rng, teller.wording, &[kind]);
-            if found.iter().all(|other| other.one != next.one) {
-                found.push(next);
-            }
+/// Heaps before they are told: the parts of the list, what they are together, where they are.
+struct Heaps {
+    parts: Vec<String>,
+    many: String,
+    place: String,
+    people: bool,
+}
+
+/// "5 red balls", "7 blue balls": one noun in several colours.
+fn coloured(teller: &mut Teller<'_>, counts: &[i64], noun: &Noun) -> Vec<String> {
+    let colours = teller.rng.sample(&COLOURS, counts.len());
+    let short = teller.chance(40);
+    let part = |(at, (count, colour)): (usize, (&i64, &str))| {
+        let word = if *count == 1 { &noun.one } else { &noun.many };
+        if short && at + 1 < counts.len() {
+            format!("{} {colour}", teller.number(*count))
+        } else {
+            format!("{} {colour} {word}", teller.number(*count))
         }
-        counts.iter().zip(&found).map(|(count, noun)| teller.count(*count, noun)).collect()
     };
-    let total = story.total();
-    story.endings = vec![
-        format!("In total there {} {total}.", be(Tense::Present, total != 1)),
-        format!("There {} {total} in all.", be(Tense::Present, total != 1)),
+    counts.iter().zip(colours).enumerate().map(part).collect()
+}
+
+/// "12 boys", "14 girls": different nouns of one sort.
+fn of_one_sort(teller: &mut Teller<'_>, counts: &[i64]) -> Heaps {
+    let sorts: [(&str, NounKind); 4] = [
+        ("people", NounKind::Person),
+        ("animals", NounKind::Animal),
+        ("vehicles", NounKind::Vehicle),
+        ("things", NounKind::Thing),
     ];
-    let listed = and(&parts);
-    let hero = capital(&Party::draw(teller).first);
-    let speaker = ["I", "You", "We"].contains(&hero.as_str());
-    let has = have(teller.tense, speaker);
-    let are = be(teller.tense, counts[0] != 1);
-    let thing = place.split_once(' ').map_or("", |(_, thing)| thing);
-    let anywhere = matches!(noun.kind, NounKind::Thing | NounKind::Food) || many != noun.many;
-    let patterns: &[&str] = match (people, anywhere) {
+    let (many, kind) = *teller.rng.pick(&sorts);
+    let place = placed(
+        teller,
+        match kind {
+            NounKind::Person => "person",
+            NounKind::Animal => "animal",
+            NounKind::Vehicle => "vehicle",
+            _ => "thing",
+        },
+    );
+    let mut found: Vec<Noun> = Vec::new();
+    while found.len() < counts.len() {
+        let next = lexicon::noun(teller.rng, teller.wording, &[kind]);
+        if found.iter().all(|other| other.one != next.one) {
+            found.push(next);
+        }
+    }
+    let parts = counts.iter().zip(&found).map(|(count, noun)| teller.count(*count, noun)).collect();
+    Heaps { parts, many: many.into(), place, people: kind == NounKind::Person }
+}
+
+/// How heaps are told, by what they are of.
+fn heap_patterns(people: bool, anywhere: bool) -> &'static [&'static str] {
+    match (people, anywhere) {
         // Nobody has nurses, and no pony stands on a desk.
         (true, _) => &[
             "There {are} {l} {in}.",
@@ -289,9 +281,33 @@ fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
             "*I see {l} {in}.",
             "*{In} there {are} {l}.",
         ],
+    }
+}
+
+/// "There are 12 boys and 14 girls in a class." "A box has 5 red balls and 7 blue balls."
+fn heaps(teller: &mut Teller<'_>, story: &mut Story, noun: &Noun) -> String {
+    let counts = numbers(story);
+    // Drawn whether or not it is told: the order of draws is part of the task's version.
+    let place = placed(teller, "thing");
+    let Heaps { parts, many, place, people } = if teller.chance(50) {
+        Heaps { parts: coloured(teller, &counts, noun), many: noun.many.clone(), place, people: false }
+    } else {
+        of_one_sort(teller, &counts)
     };
-    let open = teller.pick(patterns);
-    let told = open
+    let total = story.total();
+    story.endings = vec![
+        format!("In total there {} {total}.", be(Tense::Present, total != 1)),
+        format!("There {} {total} in all.", be(Tense::Present, total != 1)),
+    ];
+    let listed = and(&parts);
+    let hero = capital(&Party::draw(teller).first);
+    let speaker = ["I", "You", "We"].contains(&hero.as_str());
+    let has = have(teller.tense, speaker);
+    let are = be(teller.tense, counts[0] != 1);
+    let thing = place.split_once(' ').map_or("", |(_, thing)| thing);
+    let anywhere = matches!(noun.kind, NounKind::Thing | NounKind::Food) || many != noun.many;
+    let told = teller
+        .pick(heap_patterns(people, anywhere))
         .replace("{are}", are)
         .replace("{l}", &listed)
         .replace("{L}", &capital(&listed))

@@ -12,7 +12,7 @@ use demask::plot::Mark;
 
 use super::super::measure::Spread;
 use super::super::report::{Cell, Report};
-use super::engine::{Cost, Engine, Task};
+use super::engine::{Cost, Engine, Workload};
 use super::{Args, KindArg, file, program};
 
 /// What is asked of everybody.
@@ -36,7 +36,7 @@ pub(super) struct Flags {
     /// Tokens of a block of the cache
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     block_length: u16,
-    /// Also ours with so many tokens a pass: what the default decoder was measured to decide at once
+    /// Also ours with this many tokens a pass: as many as the default decoder was measured to decide at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     tokens_per_pass: Option<u16>,
 }
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if !flags.response.is_multiple_of(flags.steps) {
         usage!("--steps {} must divide the response of {} tokens", flags.steps, flags.response);
     }
-    let task = Task {
+    let task = Workload {
         prompt: flags.prompt.into(),
         response: flags.response.into(),
         steps: flags.steps.into(),
@@ -105,7 +105,7 @@ fn rounds(
     engines: &[Engine],
     spec: &Spec,
     (file, config): (&Path, &Path),
-    task: &Task,
+    task: &Workload,
 ) -> Result<Vec<Measured>> {
     let mut all: Vec<Measured> = (0..engines.len())
         .map(|engine| Measured { layers: spec.layers, engine, costs: Vec::new() })
@@ -132,7 +132,7 @@ const COLUMNS: [&str; 8] = [
     "peak GB",
 ];
 
-fn report(engines: &[Engine], measured: &[Measured], whole: usize, kind: &str, task: &Task) -> Report {
+fn report(engines: &[Engine], measured: &[Measured], whole: usize, kind: &str, task: &Workload) -> Report {
     let mut report = Report::new("compare", &COLUMNS);
     for one in measured {
         let spread = |of: fn(&Cost) -> f64| Spread::of(one.costs.iter().map(of));

@@ -12,7 +12,7 @@ use super::file;
 
 /// What everybody is asked.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Task {
+pub(super) struct Workload {
     /// Tokens of the prompt.
     pub(super) prompt: usize,
     /// Tokens of the response.
@@ -31,7 +31,7 @@ pub(super) enum Engine {
     Llama(PathBuf),
     /// This program with the whole canvas in every step.
     Plain,
-    /// This program with the block cache and so many tokens a step.
+    /// This program with the block cache and this many tokens a step.
     Cached(usize),
     /// A command that takes the flags of `scripts/compare/dream_pytorch.py`, and the precision.
     Torch(String, &'static str),
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// Answers once.
-    pub(super) fn answer(&self, file: &Path, config: &Path, task: &Task) -> Result<Cost> {
+    pub(super) fn answer(&self, file: &Path, config: &Path, task: &Workload) -> Result<Cost> {
         match self {
             Self::Llama(program) => llama(program, file, task),
             Self::Plain => {
@@ -95,7 +95,7 @@ impl Engine {
 }
 
 /// One token a step is what a step of theirs would decide, whatever the schedule asked for here.
-fn llama(program: &Path, file: &Path, task: &Task) -> Result<Cost> {
+fn llama(program: &Path, file: &Path, task: &Workload) -> Result<Cost> {
     let (length, steps) = ((task.prompt + task.response).to_string(), task.steps.to_string());
     let threads = task.threads.to_string();
     let done = child::run(Command::new(program).arg("-m").arg(file).args([
@@ -139,7 +139,7 @@ fn milliseconds(said: &str, word: &str) -> Option<f64> {
     rest.split("ms").next()?.trim().parse().ok()
 }
 
-fn ours(file: &Path, task: &Task, flags: &[&str], counts_tokens: bool) -> Result<Cost> {
+fn ours(file: &Path, task: &Workload, flags: &[&str], counts_tokens: bool) -> Result<Cost> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let (response, threads) = (task.response.to_string(), task.threads.to_string());
     let done = child::run(
@@ -159,7 +159,7 @@ fn ours(file: &Path, task: &Task, flags: &[&str], counts_tokens: bool) -> Result
     Ok(Cost { seconds, after: Some(after), steps, tokens, wall: done.seconds, peak: done.peak })
 }
 
-fn torch(command: &str, dtype: &str, config: &Path, task: &Task) -> Result<Cost> {
+fn torch(command: &str, dtype: &str, config: &Path, task: &Workload) -> Result<Cost> {
     let mut words = command.split_whitespace();
     let program = words.next().context("--pytorch names no program")?;
     let number = |n: usize| n.to_string();

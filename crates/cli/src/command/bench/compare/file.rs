@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use demask::model::gguf::{Kind, Vocabulary, write};
+use demask::model::text::byte_letter;
 use demask::model::{Spec, synthetic};
 use serde_json::{Map, Value, json};
 
@@ -26,7 +27,7 @@ pub(super) fn make(path: &Path, spec: &Spec, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// A prompt of so many tokens.
+/// A prompt of this many tokens.
 pub(super) fn prompt(tokens: usize) -> String {
     ('a'..='z').cycle().take(tokens).collect()
 }
@@ -34,8 +35,8 @@ pub(super) fn prompt(tokens: usize) -> String {
 /// A `tokenizer.json` of byte-level BPE with the bytes and one merge, which no prompt of letters uses.
 fn letters(spec: &Spec) -> Value {
     let mut vocabulary: Map<String, Value> =
-        (0..=255_u8).map(|byte| (written(byte).to_string(), json!(byte))).collect();
-    let pair = [written(b' '), written(b' ')];
+        (0..=255_u8).map(|byte| (byte_letter(byte).to_string(), json!(byte))).collect();
+    let pair = [byte_letter(b' '), byte_letter(b' ')];
     vocabulary.insert(pair.iter().collect(), json!(256));
     let special = |id: u32, content: String| json!({ "id": id, "content": content, "special": true });
     let mut added = vec![special(spec.ids.mask, "<|mask|>".into())];
@@ -46,28 +47,11 @@ fn letters(spec: &Spec) -> Value {
     })
 }
 
-/// How byte-level BPE writes a byte: printable ones as they are, others as the letters from U+0100 on (GPT-2's table).
-fn written(byte: u8) -> char {
-    let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    if printable(byte) {
-        return char::from(byte);
-    }
-    let before = (0..byte).filter(|&b| !printable(b)).count() as u32;
-    char::from_u32(0x100 + before).unwrap_or(char::REPLACEMENT_CHARACTER)
-}
-
 #[cfg(test)]
 mod tests {
     use demask::model::text::Tokenizer;
 
     use super::*;
-
-    #[test]
-    fn bytes_are_written_as_gpt_2_writes_them() {
-        assert_eq!((written(b' '), written(b'\n'), written(b'a'), written(0xad)), ('Ġ', 'Ċ', 'a', 'Ń'));
-        let all: std::collections::BTreeSet<char> = (0..=255).map(written).collect();
-        assert_eq!(all.len(), 256);
-    }
 
     #[test]
     fn a_prompt_has_as_many_tokens_as_asked_for() {

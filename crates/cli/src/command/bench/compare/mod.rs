@@ -71,7 +71,7 @@ impl KindArg {
 }
 
 impl Args {
-    /// The model with so many layers.
+    /// The model with this many layers.
     fn shape(&self, layers: u16) -> ModelShape {
         let outline = Outline { shape: &shapes::ALL[0], config: self.config.clone(), layers: Some(layers) };
         ModelShape { outline, dtype: DtypeArg::Int8 }
