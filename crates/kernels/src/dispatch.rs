@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::arch::generic::Generic;
+use crate::arch::{Evaluate, Nibbles, Op, Simd, WithDot};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{
     Maddubs,
@@ -11,7 +12,6 @@ use crate::arch::{
     avx512::Avx512,
     vnni::{Avx512Vnni, AvxVnni},
 };
-use crate::arch::{Nibbles, Op, Simd, WithDot};
 
 /// Instruction sets the kernels are written for, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,5 +169,12 @@ impl Level {
             #[cfg(target_arch = "x86_64")]
             Bytes::Avx512Vnni(dot) => op.with(Nibbles(dot)),
         }
+    }
+}
+
+impl Evaluate for Level {
+    #[inline]
+    fn evaluate<O: Op>(self, op: O) -> O::Out {
+        self.run(op)
     }
 }

@@ -30,6 +30,7 @@ pub use ops::gemm::{Weights, gemm};
 pub use ops::gemm_quantized::{Product, gemm_quantized, gemm_quantized_each, gemm_silu_gate};
 pub use ops::layer_norm::layer_norm;
 pub use ops::matmul::{Shape, Strided, matmul};
+pub use ops::matmul_bf16::{has_bf16_products, matmul_bf16};
 pub use ops::peak::{bandwidth, peak_fma, peak_four, peak_int8};
 pub use ops::quantize::{Bits, QuantizeError, QuantizedWeights, Scales};
 pub use ops::rms_norm::{rms_norm, rms_norm_backward};

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::arch::{Element, Op, Simd};
+use crate::arch::{Element, Evaluate, Op, Simd};
 use crate::dispatch::Level;
 use crate::memory::{Grid, Scratch, Tile};
 use crate::ops::matmul::{Shape, Strided};
@@ -36,18 +36,29 @@ pub(crate) fn product<T: Element>(
     c: &mut [f32],
     chain: Chain<'_>,
 ) {
+    product_with(Level::active(), shape, a, b, c, chain);
+}
+
+/// [`product`] with the instructions of `with`.
+pub(crate) fn product_with<T: Element>(
+    with: impl Evaluate,
+    shape: Shape,
+    a: Strided<'_>,
+    b: Right<'_, T>,
+    c: &mut [f32],
+    chain: Chain<'_>,
+) {
     let Shape { m, n, .. } = shape;
     if m == 0 || n == 0 {
         return;
     }
-    let level = Level::active();
     let grid = Grid::new(c, n);
     let cut = Cut::new(shape, threads());
     let run = |index: usize| {
         let (rows, cols) = cut.task(index);
         // SAFETY: tasks are the cells of one partition of c.
         let c = unsafe { grid.tile(rows.clone(), cols.clone()) };
-        level.run(FloatTiles { k: shape.k, a: a.skip(rows.start, 0), b, cols, c, chain });
+        with.evaluate(FloatTiles { k: shape.k, a: a.skip(rows.start, 0), b, cols, c, chain });
     };
     if cut.count() == 1 {
         run(0);

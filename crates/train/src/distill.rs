@@ -11,7 +11,9 @@ use demask_model::{Backbone, Spec};
 use crate::error::Result;
 use crate::optimizer::AdamW;
 use crate::part::trajectory::Trajectory;
-use crate::pretrain::{self, Config, Data, Example, ExampleSource, Objective, Report, Score, Stage};
+use crate::pretrain::{
+    self, Config, Data, Example, ExampleSource, Objective, Precision, Report, Score, Stage,
+};
 use crate::schedule::Schedule;
 
 /// Answers that are held out at most.
@@ -46,6 +48,7 @@ impl Distillation {
         let (entropy, block) = if spec.shift.is_some() { (1.0, 0) } else { (2.0, 32) };
         Config {
             seed: self.seed,
+            precision: Precision::F32,
             model: pretrain::Model::of(spec),
             data: Data {
                 mixture: [("own answers".to_owned(), 1.0)].into(),

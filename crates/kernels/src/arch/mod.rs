@@ -16,6 +16,8 @@ mod madd;
 mod maddubs;
 mod nibbles;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod pairs;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 
 pub(crate) use dot::{COLS, DEPTH, Dot, DotOp, MOST_ROWS, MOST_VECTORS, WithDot, round};
@@ -33,6 +35,11 @@ pub(crate) const MAX_LANES: usize = 16;
 pub(crate) trait Op {
     type Out;
     fn eval<S: Simd>(self, simd: S) -> Self::Out;
+}
+
+/// Who evaluates computations: one instruction set, or the one chosen for this process.
+pub(crate) trait Evaluate: Copy + Send + Sync {
+    fn evaluate<O: Op>(self, op: O) -> O::Out;
 }
 
 /// Lanes of `f32` and the operations on them.

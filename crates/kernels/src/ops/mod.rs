@@ -7,6 +7,7 @@ pub(crate) mod gemm;
 pub(crate) mod gemm_quantized;
 pub(crate) mod layer_norm;
 pub(crate) mod matmul;
+pub(crate) mod matmul_bf16;
 pub(crate) mod peak;
 pub(crate) mod quantize;
 pub(crate) mod rms_norm;

@@ -1,10 +1,10 @@
 //! Products are bit-identical to the twin: one chain per element whatever the shape, threads, batch and instruction set.
 
-use demask_kernels::{Shape, Strided, Weights, gemm, matmul};
+use demask_kernels::{Shape, Strided, Weights, gemm, has_bf16_products, matmul, matmul_bf16};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-use crate::{each_isa, naive, noise, same};
+use crate::{each_isa, naive, near, noise, same};
 
 fn run(a: &[f32], m: usize, k: usize, w: Weights<'_>, n: usize, bias: Option<&[f32]>) -> Vec<f32> {
     let mut c = vec![f32::NAN; m * n];
@@ -48,6 +48,39 @@ proptest! {
             matmul(shape, a, b, &mut found, carry);
             let found = same(&found, &expected).map_err(|e| format!("{}: {e}", isa.name()));
             result = result.clone().and(found);
+        });
+        prop_assert_eq!(result, Ok(()));
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::cases(40))]
+
+    /// Where factors are rounded: the exact product of the rounded factors, but for the rounding of its sums. Elsewhere the
+    /// twin's chain over factors as they are.
+    #[test]
+    fn matmul_bf16_rounds_factors_and_nothing_else(
+        m in 1usize..40, k in 1usize..600, n in 1usize..70, turned: (bool, bool), gap in 0usize..3, carry: bool, seed: u64,
+    ) {
+        let strided = |rows: usize, cols: usize, turned: bool| if turned { (1 + gap % 2, 2 * rows + gap) } else { (2 * cols + gap, 1 + gap % 2) };
+        let ((ar, ac), (br, bc)) = (strided(m, k, turned.0), strided(k, n, turned.1));
+        let (a, b, c) = (noise(m * ar + k * ac, seed), noise(k * br + n * bc, seed ^ 1), noise(m * n, seed ^ 2));
+        let mut result = Ok(());
+        each_isa(|isa| {
+            let round = |x: &[f32]| -> Vec<f32> {
+                let rounds = has_bf16_products();
+                x.iter().map(|&x| if rounds { bf16::from_f32(x).to_f32() } else { x }).collect()
+            };
+            let (left, right) = (round(&a), round(&b));
+            let at = |i: usize, j: usize| {
+                let products = (0..k).map(|p| f64::from(left[i * ar + p * ac]) * f64::from(right[p * br + j * bc]));
+                products.sum::<f64>() + if carry { f64::from(c[i * n + j]) } else { 0.0 }
+            };
+            let expected: Vec<f64> = (0..m * n).map(|e| at(e / n, e % n)).collect();
+            let (a, b) = (Strided { data: &a, row: ar, col: ac }, Strided { data: &b, row: br, col: bc });
+            let mut found = c.clone();
+            matmul_bf16(Shape { m, n, k }, a, b, &mut found, carry);
+            result = result.clone().and(near(&found, &expected, 1e-4).map_err(|e| format!("{}: {e}", isa.name())));
         });
         prop_assert_eq!(result, Ok(()));
     }

@@ -24,7 +24,7 @@ mod weights;
 pub use crate::error::{Error, Result};
 pub use batch::{Batch, BatchPart, Batches, Example, ExampleSource};
 pub use certainty::{Certainty, certainty};
-pub use config::{Config, Data, Model, Objective, Report, Stage, Stored};
+pub use config::{Config, Data, Model, Objective, Precision, Report, Stage, Stored};
 pub use curve::{Curve, Point, Score};
 pub use export::export;
 pub use layout::{Layout, Slot};

@@ -8,12 +8,14 @@
 
 use std::ops::Range;
 
-use demask_kernels::{Shape, Strided, matmul};
+use demask_kernels::{Shape, Strided};
 use demask_model::layer::role;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::config::Precision;
 use super::layout::Layout;
+use super::step::Products;
 use crate::optimizer;
 
 /// Newton–Schulz iterations, and the polynomial that moves singular values between 0 and 1 to near 1.
@@ -75,7 +77,9 @@ impl Matrices {
         parameters: &mut [f32],
         gradient: &mut [f32],
         rate: f64,
+        precision: Precision,
     ) {
+        let products = Products(precision);
         if !optimizer::norm(gradient).is_finite() {
             return;
         }
@@ -92,7 +96,7 @@ impl Matrices {
         let updates: Vec<(&Matrix, Vec<f32>)> = updates.collect();
         let orthogonal: Vec<(&Matrix, Vec<f32>)> = updates
             .into_par_iter()
-            .map(|(matrix, update)| (matrix, orthogonalised(update, matrix.rows, matrix.columns)))
+            .map(|(matrix, update)| (matrix, orthogonalised(update, matrix.rows, matrix.columns, products)))
             .collect();
         for (matrix, update) in orthogonal {
             let scale = (rate * muon.rate * 0.2 * (matrix.rows.max(matrix.columns) as f64).sqrt()) as f32;
@@ -106,7 +110,7 @@ fn one() -> f64 {
 }
 
 /// The nearest matrix with singular values near 1, row-major `[rows, columns]`.
-fn orthogonalised(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
+fn orthogonalised(mut x: Vec<f32>, rows: usize, columns: usize, products: Products) -> Vec<f32> {
     let norm = x.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt();
     let scale = (1.0 / (norm + 1e-12)) as f32;
     x.iter_mut().for_each(|v| *v *= scale);
@@ -118,12 +122,18 @@ fn orthogonalised(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     for _ in 0..ITERATIONS {
         let view = Strided::rows(&x, columns);
         let (left, right) = if wide { (view, view.t()) } else { (view.t(), view) };
-        matmul(Shape { m: n, n, k: long }, left, right, &mut gram, false);
-        matmul(Shape { m: n, n, k: n }, Strided::rows(&gram, n), Strided::rows(&gram, n), &mut square, false);
+        products.multiply(Shape { m: n, n, k: long }, left, right, &mut gram, false);
+        products.multiply(
+            Shape { m: n, n, k: n },
+            Strided::rows(&gram, n),
+            Strided::rows(&gram, n),
+            &mut square,
+            false,
+        );
         square.iter_mut().zip(&gram).for_each(|(s, g)| *s = b * g + c * *s);
         let poly = Strided::rows(&square, n);
         let (left, right) = if wide { (poly, view) } else { (view, poly) };
-        matmul(Shape { m: rows, n: columns, k: n }, left, right, &mut next, false);
+        products.multiply(Shape { m: rows, n: columns, k: n }, left, right, &mut next, false);
         next.iter_mut().zip(&x).for_each(|(next, x)| *next += a * x);
         std::mem::swap(&mut x, &mut next);
     }
@@ -141,8 +151,11 @@ mod tests {
 
     #[test]
     fn rows_become_nearly_orthonormal() {
-        for (rows, columns) in [(6, 20), (20, 6), (5, 12)] {
-            let x = orthogonalised(noise(rows * columns), rows, columns);
+        let precisions = [Precision::F32, Precision::Bf16];
+        for ((rows, columns), precision) in
+            [(6, 20), (20, 6), (5, 12)].into_iter().flat_map(|shape| precisions.map(|p| (shape, p)))
+        {
+            let x = orthogonalised(noise(rows * columns), rows, columns, Products(precision));
             let n = rows.min(columns);
             let at =
                 |i: usize, k: usize| if rows <= columns { x[i * columns + k] } else { x[k * columns + i] };
@@ -169,6 +182,7 @@ mod tests {
             &mut parameters,
             &mut gradient,
             0.01,
+            Precision::F32,
         );
         for slot in layout.slots() {
             let own = matrices.0.iter().any(|matrix| matrix.range == slot.range);
@@ -183,6 +197,7 @@ mod tests {
             &mut parameters,
             &mut gradient,
             0.01,
+            Precision::F32,
         );
         assert_eq!(parameters, before);
     }

@@ -104,7 +104,7 @@ impl Run<'_> {
             None => State::new(Moments::new(self.first_weights(&layout)?, &self.config.optimizer)),
         };
         let mut curve = Curve::read(self.folder, state.step);
-        let mut gradient = step::gradient(self.spec, &layout, &self.device)?;
+        let mut gradient = step::gradient(self.spec, &layout, &self.device, self.config.precision)?;
         watcher.on_start(state.step, layout.len());
         let (begin, first, before) = (Instant::now(), state.counts(), state.seconds);
         let (mut saved, mut tally, mut sum) = (Instant::now(), Tally::default(), vec![0.0; layout.len()]);
@@ -171,7 +171,8 @@ impl Run<'_> {
         let norm = optimizer::norm(sum);
         if let Some(muon) = &self.config.muon {
             let momentum = state.momentum.get_or_insert_with(|| vec![0.0; layout.len()]);
-            Matrices::new(layout).update(muon, momentum, &mut state.moments.parameters, sum, rate);
+            let parameters = &mut state.moments.parameters;
+            Matrices::new(layout).update(muon, momentum, parameters, sum, rate, self.config.precision);
         }
         state.moments.update(&self.config.optimizer, sum, &layout.matrices(), rate);
         if !norm.is_finite() {

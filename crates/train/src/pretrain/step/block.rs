@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use demask_kernels::{self as kernels, Heads, Segment, Shape, Strided, Weights};
+use demask_kernels::{self as kernels, Heads, Segment};
 use demask_model::Spec;
 
+use super::products::Products;
 use super::rows::{add, add_column_sums, gather, room, scatter_add};
 
 /// Where a block's tensors lie in the flat vector.
@@ -77,6 +78,7 @@ impl Kept {
         &mut self,
         spec: &Spec,
         places: &Places,
+        products: Products,
         parameters: &[f32],
         geometry: &Geometry<'_>,
         out: &mut Vec<f32>,
@@ -89,9 +91,8 @@ impl Kept {
                       w: &Range<usize>,
                       bias: Option<&Range<usize>>,
                       y: &mut [f32]| {
-            let n = w.len() / k;
             let bias = bias.map(|bias| &parameters[bias.clone()]);
-            kernels::gemm(x, rows, k, Weights::F32(&parameters[w.clone()]), n, bias, y);
+            products.linear(x, rows, k, &parameters[w.clone()], bias, y);
         };
         let bias = |which: usize| places.biases.as_ref().map(|biases| &biases[which]);
         let x = &self.x[..rows * d];
@@ -144,26 +145,27 @@ impl Kept {
         &mut self,
         spec: &Spec,
         places: &Places,
+        products: Products,
         parameters: &[f32],
         geometry: &Geometry<'_>,
         scratch: &mut Scratch,
         gradient: &mut [f32],
     ) {
-        self.backward_mlp(spec, places, parameters, geometry.asking, scratch, gradient);
-        self.backward_attention(spec, places, parameters, geometry, scratch, gradient);
+        self.backward_mlp(spec, places, products, parameters, geometry.asking, scratch, gradient);
+        self.backward_attention(spec, places, products, parameters, geometry, scratch, gradient);
         let (d, rows, asking) = (spec.hidden, geometry.positions.len(), geometry.asking);
         let of = |range: &Range<usize>| &parameters[range.clone()];
         let (q_width, kv_width) = (spec.q_width(), spec.kv_width());
         let (q, k, v) =
             (&scratch.q[..asking * q_width], &scratch.k[..rows * kv_width], &scratch.v[..rows * kv_width]);
         let normed = room(&mut scratch.normed, rows * d);
-        through(k, rows, of(&places.k), kv_width, d, normed, false);
-        through(v, rows, of(&places.v), kv_width, d, normed, true);
+        products.through(k, rows, of(&places.k), kv_width, d, normed, false);
+        products.through(v, rows, of(&places.v), kv_width, d, normed, true);
         match geometry.rows {
-            None => through(q, rows, of(&places.q), q_width, d, normed, true),
+            None => products.through(q, rows, of(&places.q), q_width, d, normed, true),
             Some(places_of) => {
                 let picked = room(&mut scratch.asking, asking * d);
-                through(q, asking, of(&places.q), q_width, d, picked, false);
+                products.through(q, asking, of(&places.q), q_width, d, picked, false);
                 scatter_add(normed, places_of, d, picked);
             }
         }
@@ -191,6 +193,7 @@ impl Kept {
         &self,
         spec: &Spec,
         places: &Places,
+        products: Products,
         parameters: &[f32],
         rows: usize,
         scratch: &mut Scratch,
@@ -200,16 +203,16 @@ impl Kept {
         let of = |range: &Range<usize>| &parameters[range.clone()];
         let x = room(&mut scratch.x, rows * d);
         let inner = room(&mut scratch.inner, rows * ffn);
-        through(x, rows, of(&places.down), d, ffn, inner, false);
-        weight(x, rows, &self.inner[..rows * ffn], d, ffn, &mut gradient[places.down.clone()]);
+        products.through(x, rows, of(&places.down), d, ffn, inner, false);
+        products.weight(x, rows, &self.inner[..rows * ffn], d, ffn, &mut gradient[places.down.clone()]);
         let (gate, up) = (room(&mut scratch.gate, rows * ffn), room(&mut scratch.up, rows * ffn));
         kernels::silu_gate_backward(&self.gate[..rows * ffn], &self.up[..rows * ffn], inner, gate, up);
         let normed = room(&mut scratch.normed, rows * d);
-        through(gate, rows, of(&places.gate), ffn, d, normed, false);
-        through(up, rows, of(&places.up), ffn, d, normed, true);
+        products.through(gate, rows, of(&places.gate), ffn, d, normed, false);
+        products.through(up, rows, of(&places.up), ffn, d, normed, true);
         let input = &self.mid_normed[..rows * d];
-        weight(gate, rows, input, ffn, d, &mut gradient[places.gate.clone()]);
-        weight(up, rows, input, ffn, d, &mut gradient[places.up.clone()]);
+        products.weight(gate, rows, input, ffn, d, &mut gradient[places.gate.clone()]);
+        products.weight(up, rows, input, ffn, d, &mut gradient[places.up.clone()]);
         let through_norm = room(&mut scratch.through_norm, rows * d);
         let norm_gradient = &mut gradient[places.ffn_norm.clone()];
         kernels::rms_norm_backward(
@@ -228,6 +231,7 @@ impl Kept {
         &self,
         spec: &Spec,
         places: &Places,
+        products: Products,
         parameters: &[f32],
         geometry: &Geometry<'_>,
         scratch: &mut Scratch,
@@ -237,9 +241,9 @@ impl Kept {
         let (q_width, kv_width) = (spec.q_width(), spec.kv_width());
         let x = &scratch.x[..asking * d];
         let attended = room(&mut scratch.attended, asking * q_width);
-        through(x, asking, &parameters[places.o.clone()], d, q_width, attended, false);
+        products.through(x, asking, &parameters[places.o.clone()], d, q_width, attended, false);
         let own_attended = &self.attended[..asking * q_width];
-        weight(x, asking, own_attended, d, q_width, &mut gradient[places.o.clone()]);
+        products.weight(x, asking, own_attended, d, q_width, &mut gradient[places.o.clone()]);
         let q = room(&mut scratch.q, asking * q_width);
         let (k, v) = (room(&mut scratch.k, rows * kv_width), room(&mut scratch.v, rows * kv_width));
         let own = (&self.q[..asking * q_width], &self.k[..rows * kv_width], &self.v[..rows * kv_width]);
@@ -266,9 +270,9 @@ impl Kept {
         }
         let normed = &self.normed[..rows * d];
         let input = if geometry.rows.is_some() { &self.asking[..asking * d] } else { normed };
-        weight(q, asking, input, q_width, d, &mut gradient[places.q.clone()]);
-        weight(k, rows, normed, kv_width, d, &mut gradient[places.k.clone()]);
-        weight(v, rows, normed, kv_width, d, &mut gradient[places.v.clone()]);
+        products.weight(q, asking, input, q_width, d, &mut gradient[places.q.clone()]);
+        products.weight(k, rows, normed, kv_width, d, &mut gradient[places.k.clone()]);
+        products.weight(v, rows, normed, kv_width, d, &mut gradient[places.v.clone()]);
     }
 }
 
@@ -278,28 +282,4 @@ fn heads(spec: &Spec) -> Heads {
 
 fn rope(spec: &Spec, x: &mut [f32], positions: &[u32], heads: usize, inverse: bool) {
     kernels::rope(x, positions, heads, spec.head_dim, spec.rope_theta as f32, inverse);
-}
-
-/// Gradient of a linear map's input: `to (+)= grad[rows, n] · w[n, k]`.
-pub(super) fn through(
-    grad: &[f32],
-    rows: usize,
-    w: &[f32],
-    n: usize,
-    k: usize,
-    to: &mut [f32],
-    accumulate: bool,
-) {
-    kernels::matmul(
-        Shape { m: rows, n: k, k: n },
-        Strided::rows(grad, n),
-        Strided::rows(w, k),
-        to,
-        accumulate,
-    );
-}
-
-/// Gradient of a linear map's weights: `to += grad[rows, n]ᵀ · x[rows, k]`.
-pub(super) fn weight(grad: &[f32], rows: usize, x: &[f32], n: usize, k: usize, to: &mut [f32]) {
-    kernels::matmul(Shape { m: n, n: k, k: rows }, Strided::rows(grad, n).t(), Strided::rows(x, k), to, true);
 }

@@ -5,21 +5,24 @@
 
 use std::ops::Range;
 
-use demask_kernels::{self as kernels, Weights};
+use demask_kernels as kernels;
 use demask_model::Spec;
 use demask_model::layer::{Role, role};
 
 use super::Gradient;
-use super::block::{Geometry, Kept, Places, Scratch, through, weight};
+use super::block::{Geometry, Kept, Places, Scratch};
+use super::products::Products;
 use super::rows::{asking, gather, room, scatter_add};
 use crate::error::Result;
 use crate::pretrain::batch::BatchPart;
+use crate::pretrain::config::Precision;
 use crate::pretrain::layout::Layout;
 use crate::pretrain::loss::{self, Loss};
 
 /// The written-out gradient with its buffers.
 pub struct Fused {
     spec: Spec,
+    products: Products,
     embed: Range<usize>,
     norm: Range<usize>,
     head: Range<usize>,
@@ -43,7 +46,7 @@ impl Fused {
     ///
     /// # Panics
     /// If the layout is not of this backbone.
-    pub fn new(spec: &Spec, layout: &Layout) -> Self {
+    pub fn new(spec: &Spec, layout: &Layout, precision: Precision) -> Self {
         let place = |range: Option<Range<usize>>, role: Role| match range {
             Some(range) => range,
             None => panic!("the layout has no {role:?}"),
@@ -76,6 +79,7 @@ impl Fused {
             logits: Vec::new(),
             scratch: Scratch::default(),
             spec: spec.clone(),
+            products: Products(precision),
         }
     }
 }
@@ -110,7 +114,7 @@ impl Gradient for Fused {
             let geometry = if layer + 1 == layers { &some } else { &every };
             let (kept, after) = self.kept[layer..].split_at_mut(1);
             let out = after.first_mut().map_or(&mut self.last, |next| &mut next.x);
-            kept[0].forward(&self.spec, &self.places[layer], parameters, geometry, out);
+            kept[0].forward(&self.spec, &self.places[layer], self.products, parameters, geometry, out);
         }
         let loss = self.predict(parameters, part, gradient);
         for layer in (0..layers).rev() {
@@ -118,6 +122,7 @@ impl Gradient for Fused {
             self.kept[layer].backward(
                 &self.spec,
                 &self.places[layer],
+                self.products,
                 parameters,
                 geometry,
                 &mut self.scratch,
@@ -149,11 +154,11 @@ impl Fused {
         let hidden = room(&mut self.hidden, rows * d);
         let logits = room(&mut self.logits, rows * vocab);
         kernels::rms_norm(last, norm, self.spec.eps, hidden);
-        kernels::gemm(hidden, rows, d, Weights::F32(head), vocab, None, logits);
+        self.products.linear(hidden, rows, d, head, None, logits);
         let loss = loss::of(logits, &part.targets, &part.weights, part.certainty.as_ref());
         let normed = room(&mut self.scratch.normed, rows * d);
-        through(logits, rows, head, vocab, d, normed, false);
-        weight(logits, rows, hidden, vocab, d, &mut gradient[self.head.clone()]);
+        self.products.through(logits, rows, head, vocab, d, normed, false);
+        self.products.weight(logits, rows, hidden, vocab, d, &mut gradient[self.head.clone()]);
         let x = room(&mut self.scratch.x, rows * d);
         kernels::rms_norm_backward(last, norm, self.spec.eps, normed, x, &mut gradient[self.norm.clone()]);
         loss

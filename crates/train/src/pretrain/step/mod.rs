@@ -7,6 +7,7 @@
 mod autograd;
 mod block;
 mod fused;
+mod products;
 mod rows;
 
 use candle_core::Device;
@@ -14,8 +15,10 @@ use demask_model::Spec;
 
 pub use autograd::Autograd;
 pub use fused::Fused;
+pub(super) use products::Products;
 
 use super::batch::BatchPart;
+use super::config::Precision;
 use super::layout::Layout;
 use super::loss::Loss;
 use crate::error::Result;
@@ -30,9 +33,14 @@ pub trait Gradient {
 }
 
 /// The faster implementation for a device.
-pub fn gradient(spec: &Spec, layout: &Layout, device: &Device) -> Result<Box<dyn Gradient>> {
+pub fn gradient(
+    spec: &Spec,
+    layout: &Layout,
+    device: &Device,
+    precision: Precision,
+) -> Result<Box<dyn Gradient>> {
     Ok(match device {
-        Device::Cpu if Fused::knows(spec) => Box::new(Fused::new(spec, layout)),
+        Device::Cpu if Fused::knows(spec) => Box::new(Fused::new(spec, layout, precision)),
         _ => Box::new(Autograd::new(spec, layout, device)?),
     })
 }
@@ -65,7 +73,7 @@ mod tests {
             let parameters: Vec<f32> =
                 layout.initial(3).iter().enumerate().map(|(i, p)| p + (i % 5) as f32 * 0.02).collect();
             let mut autograd = Autograd::new(&spec, &layout, &Device::Cpu).unwrap();
-            let mut fused = Fused::new(&spec, &layout);
+            let mut fused = Fused::new(&spec, &layout, Precision::F32);
             for objective in [Objective::Autoregressive, Objective::Diffusion, Objective::Certainty] {
                 let entropy = if objective == Objective::Certainty { 2.0 } else { 0.0 };
                 let stage = Stage { objective, prompt: 0.0, entropy, ..config.stage[0].clone() };
