@@ -5,78 +5,8 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { pathToFileURL } from "node:url";
 
-const playwright = await import(pathToFileURL(path.join(process.env.NODE_MODULES, "playwright-core/index.mjs")));
-const url = process.argv[2];
-const shots = process.env.SHOTS || null;
-const problems = [];
-const browser = await playwright.chromium.launch({
-  executablePath: process.env.CHROMIUM,
-  args: ["--no-sandbox", "--disable-gpu"],
-});
-
-const PROMPT = "eva has 7 shells . eva finds 19 more . how many shells does eva have now ?";
-const DESKTOP = { width: 1360, height: 900 };
-const PHONE = { width: 390, height: 844 };
-
-/** A fresh page whose errors are remembered. */
-async function open(viewport = DESKTOP, colorScheme = "light") {
-  const context = await browser.newContext({ viewport, colorScheme, reducedMotion: "reduce", acceptDownloads: true });
-  const page = await context.newPage();
-  page.on("console", (message) => {
-    // Chromium itself logs every answer of 4xx; whether the page says so too is tested.
-    const refusal = /Failed to load resource.*status of 4\d\d/.test(message.text());
-    if (["error", "warning"].includes(message.type()) && !refusal) problems.push(message.text());
-  });
-  page.on("pageerror", (error) => problems.push(String(error.stack ?? error)));
-  page.on("request", (request) => {
-    const { protocol, origin } = new URL(request.url());
-    if (!["data:", "blob:"].includes(protocol) && origin !== new URL(url).origin) problems.push(`outside request: ${request.url()}`);
-  });
-  await page.goto(url);
-  await page.waitForFunction(() => !["connecting…", "locked"].includes(document.getElementById("model").textContent));
-  await page.waitForSelector("#decoder-a select");
-  return page;
-}
-
-const settle = (page) =>
-  page.waitForFunction(
-    () => {
-      const [scrub, stop] = ["scrub", "stop"].map((id) => document.getElementById(id));
-      return stop.disabled && Number(scrub.max) > 0 && scrub.value === scrub.max && document.getElementById("play").textContent.includes("▶");
-    },
-    null,
-    { timeout: 60_000 },
-  );
-
-/** Asks and waits for the end. */
-async function generate(page, text = PROMPT) {
-  if (text !== null) await page.fill("#text", text);
-  await page.click("#go");
-  await settle(page);
-}
-
-const count = (page, selector) => page.locator(selector).count();
-const tokens = (page, lane = ".lane-a") =>
-  page.$$eval(`${lane} .token`, (chips) => chips.map((chip) => (chip.classList.contains("masked") ? null : chip.textContent.trim())));
-const steps = async (page, lane = ".lane-a") => Number(await page.textContent(`.lane${lane} .numbers dd`));
-const fast = (page) => page.selectOption("#pace", "0");
-const shoot = async (page, name) => {
-  if (shots) await page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
-};
-
-/** Moves a slider as a hand would. */
-const slide = (page, selector, value) =>
-  page.$eval(
-    selector,
-    (input, value) => {
-      input.value = value;
-      input.dispatchEvent(new Event("input", { bubbles: true }));
-      input.dispatchEvent(new Event("change", { bubbles: true }));
-    },
-    value,
-  );
+import { alone, count, DESKTOP, fast, generate, open, PHONE, PROMPT, run, settle, shoot, slide, steps, tokens } from "./page.mjs";
 
 const tests = {
   async "it loads and names the model"() {
@@ -104,12 +34,12 @@ const tests = {
 
   async "two decoders race"() {
     const page = await open();
-    await page.check("#race");
-    await page.selectOption("#decoder-b-name", "entropy");
+    assert.ok(await page.isChecked("#race"));
+    assert.equal(await page.inputValue("#decoder-b-name"), "entropy");
     await generate(page);
     assert.equal(await count(page, ".lane"), 2);
     assert.equal(await count(page, ".token.masked"), 0);
-    assert.match(await page.textContent("#outcome"), /steps/);
+    assert.match(await page.textContent("#outcome"), /passes .*\d and .*time \(/);
     const [a, b] = [await steps(page, ".lane-a"), await steps(page, ".lane-b")];
     assert.ok(a > 0 && b > 0 && a <= b, `${a} steps against ${b} one at a time`);
     assert.match(await page.textContent(".lane-b .numbers"), /m?s/);
@@ -165,6 +95,7 @@ const tests = {
   async "a run is replayed"() {
     const page = await open();
     await fast(page);
+    await alone(page);
     await generate(page);
     const last = await tokens(page);
     const most = await page.getAttribute("#scrub", "max");
@@ -321,7 +252,6 @@ const tests = {
   async "it fits a phone"() {
     const page = await open(PHONE);
     await fast(page);
-    await page.check("#race");
     await generate(page);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     assert.equal(wide, 0, `${wide} px too wide`);
@@ -339,7 +269,6 @@ const tests = {
     for (const scheme of ["light", "dark"]) {
       const page = await open(DESKTOP, scheme);
       await fast(page);
-      await page.check("#race");
       if (await page.isHidden("#tasks")) await page.fill("#text", PROMPT);
       await generate(page, null);
       const middle = Math.max(1, Math.floor((await steps(page)) / 3));
@@ -353,18 +282,4 @@ const tests = {
   },
 };
 
-let failed = 0;
-const only = process.argv[3];
-for (const [name, test] of Object.entries(tests)) {
-  if (only && !name.includes(only)) continue;
-  try {
-    const skipped = await test();
-    console.log(skipped ? `skip  ${name}: ${skipped}` : `ok    ${name}`);
-  } catch (error) {
-    failed++;
-    console.log(`FAIL  ${name}\n${error.stack}`);
-  }
-}
-await browser.close();
-for (const problem of problems) console.log(`console: ${problem}`);
-process.exit(failed || problems.length ? 1 : 0);
+await run(tests);

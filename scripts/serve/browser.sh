@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page in Chromium, as people use it. SHOTS=DIR also keeps screenshots.
+# The page in Chromium, as people use it. SHOTS=DIR also keeps screenshots, ONLY=WORD runs the tests with it in their names.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 model_args "$@"
@@ -9,8 +9,16 @@ if [ -z "${CHROMIUM:-}" ]; then
 fi
 need npm nodejs npm
 mkdir -p "$tools/node"
-if [ ! -d "$tools/node/node_modules/playwright-core" ]; then
-    npm install --silent --no-audit --no-fund --prefix "$tools/node" playwright-core >/dev/null
+if [ ! -d "$tools/node/node_modules/axe-core" ]; then
+    npm install --silent --no-audit --no-fund --prefix "$tools/node" playwright-core axe-core >/dev/null
 fi
+# The same stage as a file, of two decodings.
+for strategy in demask entropy; do
+    "$DEMASK" generate ${model[@]+"${model[@]}"} -s "$strategy" --quiet -n 32 --trace "$scratch/$strategy.jsonl" --trace-dependency \
+        "Tom has 12 pens. Tom buys 7 more. How many pens does Tom have now?" >/dev/null 2>&1
+done
+"$DEMASK" trace view ${model[@]+"${model[@]}"} "$scratch/demask.jsonl" "$scratch/entropy.jsonl" --html "$scratch/replay.html" >/dev/null 2>&1
 start_server ${model[@]+"${model[@]}"}
-NODE_MODULES=$tools/node/node_modules CHROMIUM=$CHROMIUM SHOTS=${SHOTS:-} node "$repository/scripts/serve/browser.mjs" "$url"
+export NODE_MODULES=$tools/node/node_modules CHROMIUM SHOTS=${SHOTS:-} REPLAY=$scratch/replay.html
+node "$repository/scripts/serve/browser.mjs" "$url" ${ONLY:+"$ONLY"}
+node "$repository/scripts/serve/opening.mjs" "$url" ${ONLY:+"$ONLY"}

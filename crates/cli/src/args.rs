@@ -12,6 +12,7 @@ use demask::model::{LoadOptions, Precision, Transformer};
 use demask::{Decoding, Loader, Model, Text, hub_options};
 
 use crate::downloads::Downloads;
+use crate::machine::too_large;
 
 /// Which model, where and how precise.
 #[derive(Debug, Clone, Args)]
@@ -158,12 +159,25 @@ impl ModelArgs {
 
     /// The same, where a checkpoint without a tokenizer will do.
     pub fn open_by_ids(&self) -> Result<Model> {
+        self.warn()?;
         Ok(self.tell(self.loader(&mut Downloads::default())?.by_ids().load()?))
     }
 
     /// The model that the flags name, or the one inside this program.
     pub fn open(&self) -> Result<Model> {
+        self.warn()?;
         Ok(self.tell(self.loader(&mut Downloads::default())?.load()?))
+    }
+
+    /// Says on standard error where the model will not fit into memory, before anything of it is downloaded or read.
+    fn warn(&self) -> Result<()> {
+        let Some(model) = self.model.as_deref().filter(|_| matches!(self.device, DeviceArg::Cpu)) else {
+            return Ok(());
+        };
+        if let Some(sentence) = too_large(model, self.dtype.map(DtypeArg::precision))? {
+            eprintln!("warning: {sentence}");
+        }
+        Ok(())
     }
 
     /// Says on standard error what was made of a predictor that did not come with this program.

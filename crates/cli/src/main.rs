@@ -16,6 +16,7 @@ mod benchmarks;
 mod command;
 mod downloads;
 mod evaluation;
+mod machine;
 mod masked;
 mod measured;
 mod progress;
@@ -41,6 +42,8 @@ enum Command {
     Chat(command::chat::Args),
     Infill(command::infill::Args),
     Inspect(command::inspect::Args),
+    Pull(command::pull::Args),
+    Doctor(command::doctor::Args),
     Strategies(command::strategies::Args),
     Prompts(command::prompts::Args),
     Score(command::score::Args),
@@ -99,6 +102,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Chat(args) => command::chat::run(&args),
         Command::Infill(args) => command::infill::run(&args),
         Command::Inspect(args) => command::inspect::run(&args),
+        Command::Pull(args) => command::pull::run(&args),
+        Command::Doctor(args) => command::doctor::run(&args),
         Command::Strategies(args) => command::strategies::run(&args),
         Command::Prompts(args) => command::prompts::run(&args),
         Command::Score(args) => command::score::run(&args),

@@ -16,13 +16,14 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    fn text(&self, record: &StepRecord, left: usize, length: usize) -> String {
+    /// `written`: tokens before the end of the text so far.
+    fn text(&self, record: &StepRecord, left: usize, length: usize, written: usize) -> String {
         let settled = (length - left) as f64;
         let seconds_left = if settled > 0.0 { self.seconds / settled * left as f64 } else { 0.0 };
         format!(
             "step {} · {left} of {length} masked · {:.1} tokens per pass · {} left",
             record.step + 1,
-            settled / self.forwards.max(1) as f64,
+            written as f64 / self.forwards.max(1) as f64,
             clock(seconds_left)
         )
     }
@@ -47,7 +48,8 @@ impl Observer for ProgressLine {
         self.forwards += record.forwards;
         self.seconds += record.seconds.total();
         let length = canvas.response().len();
-        let line = self.text(record, canvas.masked(canvas.response()).len(), length);
+        let left = canvas.masked(canvas.response()).len();
+        let line = self.text(record, left, length, canvas.written());
         // A terminal that went away is no reason to lose the answer.
         let _ = self.write(&line);
         ControlFlow::Continue(())

@@ -223,6 +223,14 @@ impl Canvas {
         &response[..end]
     }
 
+    /// Tokens of the text that steps have written: before its first end, given ones and masks left out. What is told as
+    /// tokens per forward pass is this number over the passes, everywhere.
+    pub fn written(&self) -> usize {
+        let response = self.asked_response();
+        let text = response.start..response.start + self.text_tokens().len();
+        text.filter(|&position| matches!(self.cells[position], Cell::Committed { .. })).count()
+    }
+
     /// Writes the picks of a step; `block` is the range being decoded. Returns positions that the
     /// EOS policy filled.
     pub fn commit(

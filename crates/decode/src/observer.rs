@@ -57,8 +57,10 @@ pub struct Metrics {
     pub assistant_rows: usize,
     /// Layers run again within steps, besides whole passes.
     pub inner_calls: usize,
-    /// Tokens written by steps.
+    /// Tokens written by steps, those behind the end of the text too.
     pub committed: usize,
+    /// Tokens of the text: written by steps, before its end.
+    pub tokens: usize,
     /// Positions filled by the EOS policy.
     pub filled: usize,
     /// Tokens masked again.
@@ -72,15 +74,16 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Tokens written per forward pass.
+    /// Tokens before the end of the text, per forward pass.
     pub fn tokens_per_forward(&self) -> f64 {
-        self.committed as f64 / self.forwards.max(1) as f64
+        self.tokens as f64 / self.forwards.max(1) as f64
     }
 }
 
 impl Observer for Metrics {
-    fn on_step(&mut self, record: &StepRecord, _: &Canvas) -> ControlFlow<()> {
+    fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
         self.steps += 1;
+        self.tokens = canvas.written();
         self.forwards += record.forwards;
         self.assistant_rows += record.assistant_rows;
         self.inner_calls += record.inner_calls;

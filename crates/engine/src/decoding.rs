@@ -1,6 +1,7 @@
 //! Everything a caller may choose about a decoding, and how the model's own defaults complete it: the only place where
 //! [`Options`] of the decoder are made for a checkpoint.
 
+use demask_decode::canvas::Cell;
 use demask_decode::{
     CacheSpec, Canvas, Draw, Editing, EosPolicy, HoldEos, Job, Observer, Options, Sampling, StrategySpec,
     Suppression,
@@ -69,8 +70,17 @@ impl Model {
     /// The strategy of a decoding: the one chosen, else the checkpoint's own, else the paper's where the predictor it
     /// needs is at hand, else the family's published loop, else the best rule that needs no training.
     pub fn strategy(&self, decoding: &Decoding) -> StrategySpec {
-        let chosen = decoding.strategy.clone().or_else(|| self.defaults().strategy.clone());
-        chosen.unwrap_or_else(|| self.general_strategy())
+        let chosen = decoding.strategy.clone().map(|spelled| self.meant(spelled));
+        chosen.or_else(|| self.defaults().strategy.clone()).unwrap_or_else(|| self.general_strategy())
+    }
+
+    /// What a spelling means for this model: a name alone is the checkpoint's own choice of parameters where it has one
+    /// for that strategy; whatever names a parameter is taken as it is written.
+    pub fn meant(&self, spelled: StrategySpec) -> StrategySpec {
+        match &self.defaults().strategy {
+            Some(own) if spelled.given().is_empty() && own.name() == spelled.name() => own.clone(),
+            _ => spelled,
+        }
     }
 
     /// Whether this model has what a strategy needs: a predictor, a trained part, an assistant.
@@ -146,7 +156,16 @@ impl Model {
 
     /// A canvas on its way, for a [`Decoder`](demask_decode::Decoder) on [`Self::backbone`].
     pub fn job(&self, canvas: Canvas, decoding: &Decoding, observer: Box<dyn Observer>) -> Result<Job> {
-        let options = self.options(decoding, canvas.response().start)?;
+        let mut options = self.options(decoding, canvas.response().start)?;
+        // A gap with words behind it is there to be filled: an end of sequence in it would end nothing.
+        let masked = canvas.cells().iter().position(|cell| *cell == Cell::Masked);
+        let given = canvas.cells().iter().rposition(|cell| *cell == Cell::Fixed);
+        if let (EosPolicy::Auto, Some(masked), Some(given)) = (decoding.eos, masked, given)
+            && given > masked
+        {
+            options.suppression.no_eos_before = options.suppression.no_eos_before.max(given);
+            options.suppression.eos.clone_from(&self.ids().eos);
+        }
         Ok(Job::new(canvas, &self.strategy(decoding), self.context(), options, observer)?)
     }
 }

@@ -197,6 +197,21 @@ impl Description {
         })
     }
 
+    /// Bytes that a decoding takes at its peak.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// Whether the weights lie there, and not only the description of them.
+    pub fn has_weights(&self) -> bool {
+        self.weights_bytes.is_some()
+    }
+
+    /// What was made of the predictor that the checkpoint brings along, if it does.
+    pub fn predictor(&self) -> Option<String> {
+        self.predictor.as_ref().map(ToString::to_string)
+    }
+
     fn positions(&self) -> String {
         self.rope_theta.map_or("learned".into(), |theta| format!("rope theta {theta}"))
     }

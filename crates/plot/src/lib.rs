@@ -1,7 +1,12 @@
 //! Pictures as SVG and PNG with no system library: charts of a few series, and matrices as heat maps.
 //!
-//! The font is compiled in, so a picture looks the same everywhere. Invariant: a picture appears under its name only
-//! when it is complete.
+//! Text is drawn as kerned outlines of a font that is compiled in, so a picture looks the same everywhere; the PNG has
+//! twice the pixels. Colours are told apart with any kind of colour vision. Invariant: a picture appears under its name
+//! only when it is complete.
+
+mod raster;
+mod text;
+mod vector;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,15 +22,32 @@ pub use plotters;
 /// The font of all text.
 pub const FONT: &str = "sans-serif";
 
-/// Colours of series, in order.
+/// DEMASK's colour in every picture.
+pub const DEMASK: RGBColor = RGBColor(213, 94, 0);
+
+/// Colours of other series, in order (Okabe and Ito's, as DEMASK's).
 pub const COLOURS: [RGBColor; 6] = [
-    RGBColor(27, 108, 168),
-    RGBColor(209, 73, 91),
-    RGBColor(46, 147, 60),
-    RGBColor(224, 142, 0),
-    RGBColor(142, 108, 138),
-    RGBColor(61, 90, 128),
+    RGBColor(0, 114, 178),
+    RGBColor(90, 90, 90),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
 ];
+
+/// Colours of what a picture is not about: quiet, and of different lightness.
+pub const MUTED: [RGBColor; 5] = [
+    RGBColor(84, 98, 116),
+    RGBColor(132, 145, 160),
+    RGBColor(106, 120, 104),
+    RGBColor(140, 118, 140),
+    RGBColor(160, 150, 128),
+];
+
+/// Width and height of a line of text in pixels of the picture.
+pub fn extent(text: &str, size: f64) -> (u32, u32) {
+    text::Line::new(text, size).extent()
+}
 
 /// A result of drawing on some backend.
 pub type Drawn<DB> = std::result::Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
@@ -55,7 +77,7 @@ pub enum Error {
     Write(#[from] demask_model::Error),
 }
 
-/// Writes `path` with the endings `.svg` and `.png`.
+/// Writes `path` with the endings `.svg` and, in twice the size, `.png`.
 ///
 /// ```
 /// use demask_plot::{Chart, Mark, Series};
@@ -75,13 +97,13 @@ pub fn write(path: &Path, figure: &impl Figure) -> Result<(), Error> {
     let (svg, png) = (path.with_extension("svg"), path.with_extension("png"));
     let failed = |file: &Path, problem: String| Error::Draw { path: file.to_owned(), problem };
     let mut text = String::new();
-    on(SVGBackend::with_string(&mut text, figure.size()), figure).map_err(|cause| failed(&svg, cause))?;
+    on(vector::Vector::new(&mut text, figure.size()), figure).map_err(|cause| failed(&svg, cause))?;
     replace(&svg, |out| out.write_all(text.as_bytes()))?;
     let (width, height) = figure.size();
-    let mut pixels = vec![0; 3 * (width * height) as usize];
-    on(BitMapBackend::with_buffer(&mut pixels, (width, height)), figure)
-        .map_err(|cause| failed(&png, cause))?;
-    let bytes = encode(&pixels, width, height).map_err(|cause| failed(&png, cause.to_string()))?;
+    let (wide, high) = (raster::ZOOM * width, raster::ZOOM * height);
+    let mut pixels = vec![0; 3 * (wide * high) as usize];
+    on(raster::Raster::new(&mut pixels, (width, height)), figure).map_err(|cause| failed(&png, cause))?;
+    let bytes = encode(&pixels, wide, high).map_err(|cause| failed(&png, cause.to_string()))?;
     replace(&png, |out| out.write_all(&bytes))?;
     Ok(())
 }
@@ -173,7 +195,7 @@ impl Chart {
             .y_label_area_size(62)
             .build_cartesian_2d(x.clone(), y.clone())?;
         let label = |y: &f64| if self.log { short(10_f64.powf(*y)) } else { short(*y) };
-        let style = (FONT, 13).into_font();
+        let style = (FONT, 14).into_font();
         chart
             .configure_mesh()
             .light_line_style(WHITE)
@@ -186,7 +208,10 @@ impl Chart {
             .draw()?;
         let width = (x.end - x.start) / all.len().max(1) as f64 * 0.9;
         for (index, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let colour = match series.label.to_lowercase().starts_with("demask") {
+                true => DEMASK,
+                false => COLOURS[index % COLOURS.len()],
+            };
             let points = points(series);
             let drawn = match series.mark {
                 Mark::Line => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
@@ -219,7 +244,7 @@ impl Chart {
 /// A chart alone is a picture.
 impl Figure for Chart {
     fn size(&self) -> (u32, u32) {
-        (820, 460)
+        (640, 400)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {

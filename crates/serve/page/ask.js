@@ -15,7 +15,7 @@ export class Ask {
   constructor(model) {
     this.model = model;
     this.turns = [];
-    this.problem = null;
+    this.posed = null;
     this.next = Math.floor(Math.random() * 1000);
     at("length").max = model.max_tokens;
     at("length").value = Math.min(model.default_tokens, 96);
@@ -28,7 +28,6 @@ export class Ask {
       radio.addEventListener("change", () => this.#mode());
     }
     at("forget").addEventListener("click", () => this.forget());
-    at("text").addEventListener("input", () => (this.problem = null));
     this.#mode();
   }
 
@@ -40,37 +39,67 @@ export class Ask {
     return at("text").value;
   }
 
-  /** Fills the list of tasks, if this model has any, and takes the first problem. */
+  /** The problem that the text is, word for word; an edited one has no right answer that is known. */
+  get problem() {
+    return this.mode === "prompt" && this.posed?.prompt === this.text ? this.posed : null;
+  }
+
+  /** Fills the list of tasks, if this model has any. */
   async offerTasks() {
     const { data } = await get("v1/tasks");
     if (!data.length) return;
     at("tasks").hidden = false;
     at("task").replaceChildren(...data.map((task) => el("option", { value: task.id }, `${task.id}: ${task.summary}`)));
-    const draw = () => this.pose(at("task").value, this.next++);
-    at("problem").addEventListener("click", draw);
-    at("task").addEventListener("change", draw);
-    await draw();
+    at("problem").addEventListener("click", () => this.pose());
+    at("task").addEventListener("change", () => this.pose());
   }
 
-  /** Puts a problem into the form. */
-  async pose(task, index) {
-    const posed = await post("v1/tasks/problem", { task, index });
-    if (this.mode === "gaps") {
-      document.querySelector("input[name=mode][value=prompt]").checked = true;
-      this.#mode();
+  /** Puts another problem into the form, where there are any. */
+  async pose() {
+    if (at("tasks").hidden) return;
+    this.take(await post("v1/tasks/problem", { task: at("task").value, index: this.next++ }));
+  }
+
+  /** Takes a problem over. */
+  take(problem) {
+    if (this.mode === "gaps") this.#choose("prompt");
+    at("task").value = problem.task;
+    at("text").value = problem.prompt;
+    this.posed = problem;
+  }
+
+  /** What of the form an address has to name; null where a run hangs on more than that. */
+  address(asked) {
+    if (!asked || !["prompt", "gaps"].includes(asked.mode)) return null;
+    const told = new URLSearchParams({ text: asked.text });
+    if (asked.mode === "gaps") told.set("mode", asked.mode);
+    for (const id of ["seed", "temperature", "length", "block"]) if (at(id).value !== "") told.set(id, at(id).value);
+    if (this.model.chat && !at("template").checked) told.set("template", "no");
+    if (asked.problem) {
+      told.set("task", asked.problem.task);
+      told.set("problem", asked.problem.index);
     }
-    at("text").value = posed.prompt;
-    this.problem = posed;
+    return told;
+  }
+
+  /** Fills the form from an address. */
+  async read(told) {
+    this.#choose(told.get("mode") === "gaps" ? "gaps" : "prompt");
+    for (const id of ["seed", "temperature", "length", "block"]) if (told.has(id)) at(id).value = told.get(id);
+    at("template").checked = told.get("template") !== "no";
+    at("text").value = told.get("text");
+    const index = Number(told.get("problem"));
+    if (!told.has("task") || at("tasks").hidden || !Number.isSafeInteger(index)) return;
+    const posed = await post("v1/tasks/problem", { task: told.get("task"), index }).catch(() => null);
+    if (posed) this.posed = posed;
+    if (posed) at("task").value = posed.task;
   }
 
   /** The judgement of an answer to the problem that was asked, or null where there was none. */
   static async judge(problem, response) {
     if (!problem) return null;
-    const { task, index, answer } = problem;
-    const verdict = await post("v1/tasks/check", { task, index, response });
-    const found = verdict.extracted === null ? "no answer was found" : "";
-    const loose = verdict.correct && verdict.strict === false ? "the answer; not every word before it" : "";
-    return { ok: verdict.correct, text: verdict.correct ? loose : `${found ? found + "; " : ""}one right answer: ${answer}` };
+    const { task, index } = problem;
+    return verdictText(await post("v1/tasks/check", { task, index, response }), problem);
   }
 
   /** The request of a decoder. */
@@ -113,6 +142,11 @@ export class Ask {
     at("forget").hidden = this.turns.length === 0;
   }
 
+  #choose(mode) {
+    document.querySelector(`input[name=mode][value=${mode}]`).checked = true;
+    this.#mode();
+  }
+
   #mode() {
     const { mode } = this;
     const [label, hint] = WORDS[mode];
@@ -124,6 +158,18 @@ export class Ask {
     at("length").disabled = mode === "gaps";
     this.#log();
   }
+}
+
+/** A judgement in words: what was checked, on which problem, and what is right where the answer is not. */
+export function verdictText(verdict, problem) {
+  if (!verdict) return null;
+  const found = verdict.extracted === null ? "nothing of the kind was found" : `found “${verdict.extracted.trim()}”`;
+  const strict = verdict.correct && verdict.strict === false ? "; not every word before it holds" : "";
+  const right = verdict.correct ? "" : `; one right answer: ${problem.answer}`;
+  return {
+    ok: verdict.correct,
+    text: `Checked ${verdict.checked} of ${problem.task} problem ${problem.index}: ${found}${strict}${right}`,
+  };
 }
 
 const number = (id) => Number(at(id).value);

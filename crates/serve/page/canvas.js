@@ -1,6 +1,6 @@
 // The canvas of tokens: masks, newest commits, confidence by shade. One tab stop; arrow keys move inside.
 
-import { el, quoted, short, visible } from "./dom.js";
+import { counted, el, quoted, short, visible } from "./dom.js";
 import { Kind } from "./run.js";
 
 export class TokenCanvas {
@@ -21,16 +21,23 @@ export class TokenCanvas {
   /** Shows cells. `view`: { start, shade, steps, masking: Set | null }. */
   show(cells, view) {
     const shown = [];
-    let ended = 0;
-    for (const cell of cells.slice(view.start)) {
-      if (cell.kind === Kind.Filled && !view.masking) ended++;
-      else shown.push(this.#chip(cell, view));
+    for (const part of parts(cells.slice(view.start), view)) {
+      if (Array.isArray(part)) {
+        shown.push(...this.#ends(part, view));
+        continue;
+      }
+      const chip = this.#chip(part, view);
+      shown.push(chip);
+      if (!chip.classList.contains("masked") && part.text.includes("\n")) shown.push(...lineBreak(part.text));
     }
     const positions = new Set(cells.slice(view.start).map((cell) => cell.position));
     for (const position of this.chips.keys()) if (!positions.has(position)) this.chips.delete(position);
-    const tail = ended ? [el("span", { class: "ended", title: "filled after the end of sequence" }, `+ ${ended} filled`)] : [];
-    this.root.replaceChildren(...shown, ...tail);
-    if (!this.chips.has(this.focused)) this.focused = shown[0] ? Number(shown[0].dataset.position) : null;
+    this.root.replaceChildren(...shown);
+    // The tallest frame so far keeps its room, so that what is below does not jump.
+    if (this.run !== view.run) [this.run, this.tallest] = [view.run, 0];
+    this.tallest = Math.max(this.tallest, this.#height());
+    this.root.style.setProperty("--tallest", `${this.tallest}px`);
+    if (!this.chips.get(this.focused)?.isConnected) this.focused = Number(shown[0]?.dataset.position ?? NaN);
     const stop = this.chips.get(this.focused);
     if (stop) stop.tabIndex = 0;
   }
@@ -45,6 +52,16 @@ export class TokenCanvas {
     }
   }
 
+  /** Many ends in a row: one of them, and how many they are. */
+  #ends(cells, view) {
+    const filled = cells.filter((cell) => cell.kind === Kind.Filled).length;
+    const face = cells.find((cell) => cell.kind !== Kind.Filled) ?? cells[0];
+    const newest = cells.some((cell) => cell.newest);
+    const words = [cells.length > filled ? `${counted(cells.length - filled, "end token")}` : "", filled ? `${filled} filled without a pass` : ""];
+    const note = el("span", { class: "ended" }, words.filter(Boolean).join(", "));
+    return [this.#chip({ ...face, newest }, view), note];
+  }
+
   #chip(cell, view) {
     const masked = view.masking?.has(cell.position) ?? cell.kind === Kind.Masked;
     const hole = masked || cell.kind === Kind.Masked;
@@ -54,7 +71,7 @@ export class TokenCanvas {
     const fresh = el("button", { type: "button", tabIndex: -1, title: describe(cell, hole) });
     const kind = hole ? "masked" : cell.kind;
     fresh.className = `token ${kind}${cell.newest && !hole ? " newest" : ""}${cell.end && !hole ? " end" : ""}`;
-    fresh.textContent = hole || cell.end ? "" : visible(cell.text).replace(/^ /, "");
+    fresh.textContent = hole || cell.end ? "" : visible(cell.text).replace(/^ (?=\S)/, "");
     fresh.classList.toggle("spaced", !hole && !cell.end && /^ \S/.test(cell.text));
     fresh.setAttribute("aria-label", describe(cell, hole));
     if (view.masking) fresh.setAttribute("aria-pressed", String(masked));
@@ -64,6 +81,11 @@ export class TokenCanvas {
     if (chip && document.activeElement === chip) queueMicrotask(() => fresh.focus());
     this.chips.set(cell.position, fresh);
     return fresh;
+  }
+
+  #height() {
+    const last = this.root.lastElementChild;
+    return last ? last.offsetTop + last.offsetHeight - this.root.offsetTop : 0;
   }
 
   #position(target) {
@@ -92,6 +114,26 @@ export class TokenCanvas {
     this.focused = Number(next.dataset.position);
     next.focus();
   }
+}
+
+/** The cells, with ends that follow one another as one list; a short answer on a long canvas stays short. */
+function parts(cells, view) {
+  if (view.masking) return cells;
+  const parts = [];
+  for (const cell of cells) {
+    const end = cell.end && cell.kind !== Kind.Given;
+    if (!end) parts.push(cell);
+    else if (Array.isArray(parts.at(-1))) parts.at(-1).push(cell);
+    else parts.push([cell]);
+  }
+  return parts.flatMap((part) => (Array.isArray(part) && part.length === 1 && part[0].kind !== Kind.Filled ? part : [part]));
+}
+
+/** Line ends of a token, and the spaces that begin its last line. */
+function lineBreak(text) {
+  const breaks = text.split("\n").slice(1).map((_, i) => el("span", { class: i ? "break empty" : "break" }));
+  const indent = text.slice(text.lastIndexOf("\n") + 1);
+  return /^ +$/.test(indent) ? [...breaks, el("span", { class: "indent" }, indent)] : breaks;
 }
 
 /** How dark a token is, 0 to 1. */

@@ -36,7 +36,7 @@ export class Decoder {
     this.#choose(name, given);
   }
 
-  /** NAME:key=value,… with what differs from the defaults. */
+  /** NAME:key=value,… with what differs from the strategy's own defaults, so that it means the same on any model. */
   get spelling() {
     const changed = this.current.params.filter((p) => this.values[p.key] !== "" && this.values[p.key] !== p.default);
     const given = changed.map((p) => `${p.key}=${this.values[p.key]}`).join(",");
@@ -47,7 +47,10 @@ export class Decoder {
     this.current = this.strategies.find((s) => s.id === name) ?? this.strategies[0];
     this.select.value = this.current.id;
     this.summary.textContent = this.current.summary;
-    this.values = Object.fromEntries(this.current.params.map((p) => [p.key, given[p.key] ?? p.default]));
+    // A name alone is this model's choice; a spelling with parameters is taken as it is written.
+    const bare = Object.keys(given).length === 0;
+    const start = (p) => given[p.key] ?? (bare ? p.own : null) ?? p.default;
+    this.values = Object.fromEntries(this.current.params.map((p) => [p.key, start(p)]));
     const first = this.current.params.filter((p) => FIRST.includes(p.key));
     const later = this.current.params.filter((p) => !FIRST.includes(p.key));
     const rows = first.map((p) => this.#row(p));
@@ -66,7 +69,9 @@ export class Decoder {
       this.changed(slider);
     };
     const control = param.kind === "number" ? this.#slider(param, id, set) : this.#plain(param, id, set);
-    const label = el("label", { htmlFor: id, title: param.help }, el("b", {}, name), el("span", { class: "hint" }, param.help));
+    const chosen = param.own ? `; ${param.own} was chosen for this model, ${param.default || "none"} is usual` : "";
+    const help = `${param.help}${chosen}`;
+    const label = el("label", { htmlFor: id, title: help }, el("b", {}, name), el("span", { class: "hint" }, help));
     return el("div", { class: `param ${param.kind}` }, label, ...control);
   }
 

@@ -28,8 +28,8 @@ export const at = (id) => document.getElementById(id);
 /** A token's text as it can be read: line ends and spaces made visible where they are all there is. */
 export function visible(text) {
   if (text === "") return "∅";
-  if (/^\s+$/.test(text)) return text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣");
-  return text.replace(/\n/g, "⏎");
+  const shown = text.replace(/\n *$/, "⏎").replace(/\n/g, "⏎");
+  return /^\s+$/.test(shown) ? shown.replace(/\t/g, "⇥").replace(/ /g, "·") : shown;
 }
 
 /** A token's text inside a sentence. */
@@ -47,4 +47,4 @@ export function short(value) {
 export const seconds = (value) => (value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(2)} s`);
 
 /** A number with its noun. */
-export const counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
+export const counted = (n, noun, many = `${noun}s`) => `${n} ${n === 1 ? noun : many}`;

@@ -13,6 +13,7 @@ export class Lane {
     this.count = 0;
     this.masking = null;
     this.name = el("h2", {});
+    this.said = el("p", { class: "hint" });
     this.numbers = el("dl", { class: "numbers" });
     this.verdict = el("p", { class: "verdict", hidden: true });
     this.tokens = new TokenCanvas(`Canvas ${letter.toUpperCase()}`, {
@@ -26,9 +27,13 @@ export class Lane {
     this.maskButton.addEventListener("click", () => this.setMasking(this.masking ? null : new Set()));
     this.fillButton.addEventListener("click", () => this.#fill());
     this.saveButton.addEventListener("click", () => this.#save());
-    const head = el("header", {}, this.name, this.numbers);
+    this.title = el("div", { class: "lane-title" }, this.name, this.said);
+    const head = el("header", {}, this.title, this.numbers);
     const actions = el("div", { class: "row lane-actions" }, this.maskButton, this.fillButton, this.saveButton);
-    this.root = el("article", { class: `card lane lane-${letter}` }, head, this.tokens.root, this.verdict, this.strip.root, actions);
+    // On a phone the two canvases of a race are what there is room for; the rest is a touch away.
+    const open = !matchMedia("(max-width: 860px)").matches;
+    this.more = el("details", { class: "lane-more", open }, el("summary", {}, "Steps and actions"), this.strip.root, actions);
+    this.root = el("article", { class: `card lane lane-${letter}` }, head, this.tokens.root, this.verdict, this.more);
   }
 
   /** A new run; it may still be empty. */
@@ -37,7 +42,8 @@ export class Lane {
     this.spelled = spelled;
     this.masking = null;
     this.failed = null;
-    this.name.textContent = run?.strategy ?? spelled;
+    const [name, ...params] = (run?.strategy ?? spelled).split(":");
+    this.name.replaceChildren(name, ...(params.length ? [el("small", {}, `:${params.join(":")}`)] : []));
     this.setVerdict(null);
     this.#buttons();
   }
@@ -46,8 +52,9 @@ export class Lane {
     return Boolean(this.run?.done) && this.count >= this.run.steps.length;
   }
 
-  /** Draws the canvas after `count` steps. */
-  show(count) {
+  /** Draws the canvas after `count` steps; the longest run beside it has `most`. */
+  show(count, most = 0) {
+    this.most = Math.max(most, this.run?.steps.length ?? 0);
     if (!this.run) {
       this.tokens.root.replaceChildren();
       this.numbers.replaceChildren();
@@ -58,12 +65,11 @@ export class Lane {
     this.cells = this.run.cells(this.count);
     const whole = at("show-prompt").checked || this.run.hasGaps || this.masking;
     const start = whole ? 0 : this.run.header.response[0];
-    const view = { start, shade: at("shade").value, steps: this.run.steps.length, masking: this.masking };
+    const view = { run: this.run, start, shade: at("shade").value, steps: this.run.steps.length, masking: this.masking };
     this.tokens.show(this.cells, view);
-    this.strip.show(this.run, this.count);
+    this.strip.show(this.run, this.count, this.most);
     this.strip.root.hidden = this.run.steps.length === 0;
-    // The verdict is on the whole text.
-    if (this.judged) this.verdict.hidden = !this.finished;
+    this.root.classList.toggle("finished", this.finished);
     this.#cost();
     this.#buttons();
   }
@@ -78,7 +84,12 @@ export class Lane {
     this.masking = masking;
     this.maskButton.setAttribute("aria-pressed", String(Boolean(masking)));
     if (masking) this.events.say("Choose tokens to mask, then fill the gaps.");
-    this.show(this.count);
+    this.show(this.count, this.most);
+  }
+
+  /** One line on what the decoder does. */
+  explain(text) {
+    this.said.textContent = text ?? "";
   }
 
   /** right: { ok, text } or null. */
@@ -90,16 +101,10 @@ export class Lane {
     this.verdict.replaceChildren(el("b", {}, verdict.ok ? "✓ Right" : "✗ Wrong"), ` ${verdict.text}`);
   }
 
-  fail(message) {
-    this.verdict.hidden = false;
-    this.verdict.className = "verdict wrong";
-    this.verdict.textContent = message;
-  }
-
   #toggle(position) {
     if (!this.masking) return;
     if (!this.masking.delete(position)) this.masking.add(position);
-    this.show(this.count);
+    this.show(this.count, this.most);
   }
 
   #fill() {
@@ -116,14 +121,21 @@ export class Lane {
   }
 
   #cost() {
-    const { steps, tokens, seconds: spent } = this.run.cost(this.count);
-    const pairs = [
-      ["steps", String(steps)],
-      ["tokens", String(tokens)],
-      ["per step", steps ? (tokens / steps).toFixed(1) : "–"],
-      ["model time", seconds(spent)],
-    ];
-    this.numbers.replaceChildren(...pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+    const { steps, forwards, tokens, assistantRows, innerCalls, seconds: spent } = this.run.cost(this.count);
+    const all = this.run.cost(this.run.steps.length);
+    const pairs = [["steps", String(steps), "one iteration of the decoder each"]];
+    // What a step costs besides one pass is shown wherever a strategy pays it.
+    if (all.forwards !== all.steps) pairs.push(["passes", String(forwards), "forward passes of the model, several in a step"]);
+    if (all.assistantRows) pairs.push(["assistant rows", String(assistantRows), "rows that the second model computed"]);
+    if (all.innerCalls) pairs.push(["inner calls", String(innerCalls), "layers run again within a step"]);
+    pairs.push(
+      ["tokens", String(tokens), "tokens before the end of the text"],
+      ["per pass", forwards ? (tokens / forwards).toFixed(1) : "–", "tokens before the end for each forward pass"],
+      ["model time", seconds(spent), "this run's share of the time the model was busy"],
+    );
+    this.numbers.replaceChildren(
+      ...pairs.map(([name, value, title]) => el("div", { title }, el("dt", {}, name), el("dd", {}, value))),
+    );
   }
 
   #buttons() {

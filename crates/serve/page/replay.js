@@ -50,12 +50,13 @@ export class Player {
     else this.#play();
   }
 
-  /** A whole run, shown at its end. */
-  load(steps) {
+  /** A whole run, shown at its end, or from its beginning on to its end. */
+  load(steps, play = false) {
     this.#stop();
     this.live = this.open = false;
     this.most = steps;
     this.#go(steps);
+    if (play) this.#play();
   }
 
   /** Goes to a step by hand. */

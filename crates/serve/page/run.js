@@ -54,38 +54,89 @@ export class Run {
 
   /** The text that a position ends with, or null where nothing was written. */
   finalText(position) {
-    const changes = this.steps.flatMap((step) => step.changes).filter((change) => change.position === position);
-    return changes.at(-1)?.text ?? null;
+    for (let at = this.steps.length - 1; at >= 0; at--) {
+      const change = this.steps[at].changes.findLast((change) => change.position === position);
+      if (change) return this.header.eos?.includes(change.token) ? null : (change.text ?? null);
+    }
+    return null;
   }
 
-  /** Steps, tokens and seconds after `count` steps. */
+  /** Steps, passes, tokens before the end of the text, and seconds, after `count` steps. */
   cost(count) {
     const steps = this.steps.slice(0, count);
     const sum = (of) => steps.reduce((total, step) => total + of(step), 0);
+    const cells = this.cells(count);
+    const end = cells.findIndex((cell) => cell.end && cell.kind !== Kind.Given);
+    const written = (end < 0 ? cells : cells.slice(0, end)).filter((cell) => cell.kind === Kind.Committed);
     return {
       steps: steps.length,
-      forwards: sum((step) => step.forwards),
-      tokens: sum((step) => step.commits.length - (step.remasked?.length ?? 0)),
+      forwards: sum((step) => step.forwards ?? 1),
+      tokens: written.length,
       assistantRows: sum((step) => step.assistant_rows ?? 0),
       innerCalls: sum((step) => step.inner_calls ?? 0),
       seconds: sum((step) => step.seconds.forward + step.seconds.marginals + step.seconds.select + (step.seconds.extra ?? 0)),
     };
   }
 
-  /** The matrix that step `count` chose with (the first one before any step), if it was recorded. */
+  /** The matrix that a step chose with, if it was recorded; steps count from 1. */
+  #matrixOf(number) {
+    const step = this.steps[number - 1];
+    return step?.dependency ? { ...step.dependency, step: number, chosen: step.commits.map((c) => c.position) } : null;
+  }
+
+  /** The matrix to look at after `count` steps: the one the last of them chose with, the first before any; of a single
+   *  token there is nothing to see, so then the one before; at the end the one that teaches most. */
   matrix(count) {
-    const index = Math.max(count, 1) - 1;
-    const step = this.steps[index];
-    return step?.dependency ? { ...step.dependency, step: index + 1, chosen: step.commits.map((c) => c.position) } : null;
+    if (count >= this.steps.length && this.done) return this.lesson()?.matrix ?? null;
+    for (let number = Math.max(count, 1); number >= 1; number--) {
+      const matrix = this.#matrixOf(number);
+      if (matrix?.positions.length > 1) return matrix;
+    }
+    return null;
+  }
+
+  /** The step that teaches most: many tokens written together, many left, and one of those strongly tied to one written.
+   *  `tie`: the token left, the one written, and by how much the first depends on the second. */
+  lesson() {
+    let best = null;
+    for (let number = 1; number <= this.steps.length; number++) {
+      const matrix = this.#matrixOf(number);
+      if (!matrix || matrix.positions.length < 2) continue;
+      const { positions, values, chosen } = matrix;
+      const taken = positions.map((position) => chosen.includes(position));
+      const tie = { value: 0, left: null, written: null };
+      positions.forEach((left, i) => positions.forEach((written, j) => {
+        const value = values[i * positions.length + j];
+        const telling = this.#tells(left) && this.#tells(written);
+        if (!taken[i] && taken[j] && telling && value > tie.value) Object.assign(tie, { value, left, written });
+      }));
+      const together = Math.min(chosen.length, 8);
+      const score = together * Math.min(positions.length - chosen.length, 8) * tie.value + 1e-6 * positions.length;
+      if (!best || score > best.score) best = { score, matrix, tie, together: chosen.length };
+    }
+    return best;
+  }
+
+  /** Whether a position ends with something that can be read. */
+  #tells(position) {
+    return Boolean(this.finalText(position)?.trim());
   }
 
   /** The last matrix up to step `count` in which a position was still masked. */
   matrixOf(position, count) {
     for (let at = Math.max(count, 1); at >= 1; at--) {
-      const matrix = this.matrix(at);
+      const matrix = this.#matrixOf(at);
       if (matrix?.positions.includes(position)) return matrix;
     }
     return null;
+  }
+
+  /** A whole run as the server or a trace tells it. */
+  static whole({ start, steps, done }) {
+    const run = new Run(start);
+    run.steps = steps;
+    run.done = done ?? { text: null };
+    return run;
   }
 
   /** The trace file: the header and a step a line, without what follows from them. */

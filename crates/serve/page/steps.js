@@ -16,8 +16,8 @@ export class StepStrip {
     this.go = go;
     this.chart = svg("svg", { class: "strip", role: "img" });
     this.note = el("p", { class: "note" });
-    this.budgetKey = el("span", { class: "budget-key" }, "budget spent, τ dashed");
-    const legend = el("figcaption", { class: "legend" }, el("span", {}, "tokens in each step"), this.budgetKey);
+    this.budgetKey = el("span", { class: "budget-key" }, "predicted dependency among them; dashed: the budget τ");
+    const legend = el("figcaption", { class: "legend" }, el("span", {}, "tokens written in each step"), this.budgetKey);
     this.root = el("figure", { class: "steps" }, legend, this.chart, this.note);
     this.chart.addEventListener("click", (event) => {
       const bar = event.target.closest("[data-step]");
@@ -25,21 +25,21 @@ export class StepStrip {
     });
   }
 
-  /** Draws all steps of a run, with the first `count` done. */
-  show(run, count) {
+  /** Draws all steps of a run, with the first `count` done, on a scale of `most` steps. */
+  show(run, count, most) {
     const { steps } = run;
     const budgeted = steps.some((step) => step.budget);
-    const most = Math.max(1, ...steps.map((step) => step.commits.length));
+    const tallest = Math.max(1, ...steps.map((step) => step.commits.length));
     const limit = Math.max(0, ...steps.map((step) => Math.max(step.budget?.limit ?? 0, step.budget?.used ?? 0)));
     const width = 10;
-    const total = Math.max(steps.length, 24) * width;
+    const total = Math.max(most, 24) * width;
     const height = budgeted ? 2 * HEIGHT + 8 : HEIGHT;
     this.chart.setAttribute("viewBox", `0 0 ${total} ${height}`);
     this.chart.setAttribute("preserveAspectRatio", "none");
     this.chart.classList.toggle("budgeted", budgeted);
     this.budgetKey.hidden = !budgeted;
     this.chart.setAttribute("aria-label", summary(run));
-    const bars = steps.map((step, i) => this.#bar(step, i, { width, most, limit, height, budgeted, count }));
+    const bars = steps.map((step, i) => this.#bar(step, i, { width, tallest, limit, height, budgeted, count }));
     const lines = [];
     const bound = steps.find((step) => step.budget)?.budget.limit;
     if (budgeted && limit > 0 && Number.isFinite(bound)) {
@@ -50,9 +50,9 @@ export class StepStrip {
     this.note.replaceChildren(...this.#words(run, count));
   }
 
-  #bar(step, index, { width, most, limit, height, budgeted, count }) {
+  #bar(step, index, { width, tallest, limit, height, budgeted, count }) {
     const x = index * width + 1;
-    const tall = (step.commits.length / most) * (HEIGHT - 2);
+    const tall = (step.commits.length / tallest) * (HEIGHT - 2);
     const parts = [
       svg("rect", { class: "hit", x: x - 1, y: 0, width, height }),
       svg("rect", { class: "tokens-bar", x, y: HEIGHT - tall, width: width - 2, height: tall, rx: 1 }),

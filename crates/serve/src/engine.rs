@@ -246,7 +246,10 @@ impl Loop {
             match failures.next_if(|(i, _)| *i == index) {
                 _ if task.events.is_closed() => gone += 1,
                 Some((_, refusal)) => task.fail(refusal),
-                None if task.job.is_done() => task.finish(),
+                None if task.job.is_done() => {
+                    self.metrics.finished(task.job.canvas().written(), task.job.totals().forwards);
+                    task.finish();
+                }
                 None => rest.push(task),
             }
         }

@@ -25,6 +25,12 @@ pub enum Error {
     /// The listener failed.
     #[error("the server ended: {0}")]
     Serve(std::io::Error),
+    /// A trace whose steps do not follow from one another.
+    #[error("the trace cannot be replayed: {0}")]
+    Replay(String),
+    /// A token that the tokenizer does not know.
+    #[error(transparent)]
+    Text(#[from] demask_model::Error),
 }
 
 /// An answer that is not what was asked for.

@@ -41,7 +41,8 @@ use tokio::sync::Semaphore;
 pub use error::Error;
 pub use intake::Doors;
 pub use listen::{Patience, serve_until};
-pub use routes::app;
+pub use page::saved_replay;
+pub use routes::{app, told};
 pub use run::run;
 pub use tasks::{Posed, Tasks, Verdict};
 
@@ -110,6 +111,8 @@ pub struct Server {
     started: u64,
     /// KiB of bodies that may be parsed and tokenised at once: it takes hundreds of times their size.
     parsing: Semaphore,
+    /// The race that the page opens on, once somebody has asked for it.
+    opening: tokio::sync::OnceCell<axum::body::Bytes>,
 }
 
 impl Server {
@@ -126,6 +129,7 @@ impl Server {
             engine::Engine::start(served.clone(), metrics.clone(), &settings).map_err(Error::Start)?;
         let (ids, started) = (watch::Ids::default(), watch::now());
         let parsing = Semaphore::new(settings.max_body.max(PARSED_AT_ONCE).div_ceil(1024));
-        Ok((Arc::new(Self { served, settings, engine, metrics, ids, started, parsing }), thread))
+        let opening = tokio::sync::OnceCell::new();
+        Ok((Arc::new(Self { served, settings, engine, metrics, ids, started, parsing, opening }), thread))
     }
 }

@@ -21,6 +21,8 @@ struct Numbers {
     shared_rows: usize,
     prefix_bytes: usize,
     work: Totals,
+    tokens: usize,
+    tokens_forwards: usize,
 }
 
 impl Metrics {
@@ -77,6 +79,13 @@ impl Metrics {
             work.seconds.select += (after.seconds.select - before.seconds.select).max(0.0);
             work.seconds.extra += (after.seconds.extra - before.seconds.extra).max(0.0);
         }
+    }
+
+    /// A canvas is done: tokens before the end of its text, and the passes they took.
+    pub(crate) fn finished(&self, tokens: usize, forwards: usize) {
+        let mut numbers = self.lock();
+        numbers.tokens += tokens;
+        numbers.tokens_forwards += forwards;
     }
 
     /// A number that changes whenever something was done.
@@ -139,12 +148,18 @@ impl Metrics {
             "Layers run again within steps, besides whole passes.",
             work.inner_calls,
         );
-        page.one("demask_tokens_total", "counter", "Tokens committed.", work.committed);
+        page.one("demask_commits_total", "counter", "Places that steps have written.", work.committed);
+        page.one(
+            "demask_tokens_total",
+            "counter",
+            "Tokens before the end of the text, of canvases that are done.",
+            numbers.tokens,
+        );
         page.one(
             "demask_tokens_per_forward",
             "gauge",
-            "Tokens committed per forward pass since the start.",
-            work.committed as f64 / work.forwards.max(1) as f64,
+            "Tokens before the end of the text per forward pass, of canvases that are done.",
+            numbers.tokens as f64 / numbers.tokens_forwards.max(1) as f64,
         );
         page.head("demask_seconds_total", "counter", "Seconds of decoding by phase.");
         let seconds = work.seconds;
@@ -193,7 +208,7 @@ mod tests {
         metrics.stepped([(totals(2, 2), totals(1, 5))].into_iter());
         let page = metrics.render(0);
         assert!(
-            page.contains("\ndemask_tokens_total 5\n") && page.contains("\ndemask_steps_total 2\n"),
+            page.contains("\ndemask_commits_total 5\n") && page.contains("\ndemask_steps_total 2\n"),
             "{page}"
         );
     }

@@ -78,6 +78,11 @@ fn operations() -> Vec<Operation> {
         |path, body, summary, answer| Operation { method: "post", path, summary, body: Some(body), answer };
     vec![
         get("/", "the page where one watches text denoise", "text/html"),
+        get(
+            "/embed",
+            "the same without controls, for frames in pages of the sites that are allowed",
+            "text/html",
+        ),
         get("/page/{name}", "a file of the page", "*/*"),
         get("/openapi.json", "this document", JSON),
         get("/health", "whether the process answers", JSON),
@@ -93,6 +98,7 @@ fn operations() -> Vec<Operation> {
         post("/v1/replay", "Replay", "what every step of a trace file changed", JSON),
         post("/v1/tokenize", "Tokenize", "a text as token ids", JSON),
         post("/v1/detokenize", "Detokenize", "token ids as texts", JSON),
+        get("/v1/opening", "the race that the page opens on", JSON),
         get("/v1/tasks", "tasks to try", JSON),
         post("/v1/tasks/problem", "Problem", "one problem of a task", JSON),
         post("/v1/tasks/check", "Check", "judges an answer to a problem", JSON),

@@ -293,6 +293,7 @@ fn take_strategy(fields: &mut Fields, served: &Served) -> Result<(StrategySpec, 
         };
         spec = spec.with(&name, value).map_err(|error| Refusal::field(&name, error))?;
     }
+    let spec = served.model.meant(spec);
     for (key, value) in spec.given() {
         if value.parse::<usize>().is_ok_and(|v| v > LARGEST_COUNT) {
             return Err(Refusal::field(

@@ -6,6 +6,8 @@ pub trait Tasks: Send + Sync {
     fn list(&self) -> Vec<(String, String)>;
     /// Problem `index` of a task: the same whenever it is asked for. `None` if there is no such task.
     fn problem(&self, task: &str, index: u64) -> Option<Posed>;
+    /// Problems that show a model well, best first: their tasks and numbers.
+    fn examples(&self) -> Vec<(String, u64)>;
     /// Judges an answer to that problem. `None` if there is no such task.
     fn check(&self, task: &str, index: u64, response: &str) -> Option<Verdict>;
 }
@@ -30,4 +32,6 @@ pub struct Verdict {
     pub strict: Option<bool>,
     /// The answer found in the text, if any.
     pub extracted: Option<String>,
+    /// What was looked at, such as "the number after “The answer is”".
+    pub checked: String,
 }

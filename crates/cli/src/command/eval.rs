@@ -78,11 +78,12 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     args.eval.check()?;
-    let mut strategies = args.strategy.clone();
-    if let Some(baseline) = args.baseline.as_ref().filter(|b| !strategies.contains(b)) {
+    let model = args.eval.model.open()?;
+    let mut strategies: Vec<_> = args.strategy.iter().cloned().map(|s| model.meant(s)).collect();
+    let baseline = args.baseline.clone().map(|baseline| model.meant(baseline));
+    if let Some(baseline) = baseline.as_ref().filter(|b| !strategies.contains(b)) {
         strategies.insert(0, baseline.clone());
     }
-    let model = args.eval.model.open()?;
     if strategies.is_empty() {
         announce(&model, &Decoding::default());
         strategies.push(model.strategy(&Decoding::default()));
@@ -94,7 +95,7 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     let evaluation = Evaluation::new(&args.eval, &model, args.split, args.shard.unwrap_or_default())?;
     let mut records = evaluation.records(folder)?;
     evaluation.run(&strategies, &mut records)?;
-    let summary = Summary::new(records.samples(), args.baseline.as_ref())?;
+    let summary = Summary::new(records.samples(), baseline.as_ref())?;
     summary.write(folder)?;
     let mut out = std::io::stdout().lock();
     write!(out, "{}", summary.table().plain())?;

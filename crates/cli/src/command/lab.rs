@@ -103,6 +103,7 @@ fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
         all = usable;
     }
     all.extend(args.with.iter().cloned());
+    all = all.into_iter().map(|spelled| model.meant(spelled)).collect();
     for strategy in &all {
         strategy.build(model.context())?;
     }

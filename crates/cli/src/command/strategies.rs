@@ -4,9 +4,14 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
-use demask::decode::cache;
 use demask::decode::registry::{Cost, Entry, Kind, Param, Registry};
 use demask::decode::strategy::ALL;
+use demask::decode::{StrategySpec, cache};
+use demask::engine::Defaults;
+use demask::model::checkpoint::source;
+use demask::{Model, hub_options};
+
+use crate::downloads::Downloads;
 
 /// Lists the decoders and caches, their parameters and defaults
 #[derive(Debug, clap::Args)]
@@ -16,14 +21,47 @@ pub struct Args {
     /// As Markdown, the form of docs/strategies.md
     #[arg(long)]
     pub markdown: bool,
+    /// Whose own choices to tell besides the papers' [default: the small model inside this program]
+    #[arg(long, short = 'm', value_name = "DIR|NAME", conflicts_with = "markdown")]
+    pub model: Option<String>,
+}
+
+/// What a model chose for itself.
+struct Chosen {
+    model: String,
+    strategy: StrategySpec,
+}
+
+impl Chosen {
+    /// Of the model that was named, or of the one inside; nothing where it chose nothing.
+    fn of(named: Option<&str>) -> Result<Option<Self>> {
+        let (model, defaults) = match named {
+            Some(name) => {
+                let folder = source::resolve_description(name, &hub_options(), &mut Downloads::default())?;
+                (name.to_owned(), Defaults::open(&folder)?)
+            }
+            None => {
+                let model = Model::embedded()?;
+                (model.name().to_owned(), model.defaults().clone())
+            }
+        };
+        Ok(defaults.strategy.map(|strategy| Self { model, strategy }))
+    }
+
+    /// Its value of a parameter, where it chose this strategy.
+    fn value(&self, about: &About, key: &str) -> Option<&str> {
+        let given = self.strategy.given().iter().find(|(k, _)| k == key)?;
+        (self.strategy.name() == about.name).then_some(&given.1)
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let text = match &args.name {
         None if args.markdown => markdown()?,
-        None => plain()?,
-        Some(name) => one(name, args.markdown)?,
+        None => plain(Chosen::of(args.model.as_deref())?.as_ref())?,
+        Some(name) if args.markdown => one(name, None)?,
+        Some(name) => one(name, Some(Chosen::of(args.model.as_deref())?.as_ref()))?,
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
@@ -60,16 +98,16 @@ impl From<&cache::Entry> for About {
     }
 }
 
-fn one(name: &str, as_markdown: bool) -> Result<String> {
+/// One of them: as Markdown where nobody's choices are asked for.
+fn one(name: &str, chosen: Option<Option<&Chosen>>) -> Result<String> {
     let about = match cache::find(name) {
         Ok(cache) => About::from(cache),
         Err(_) => About::from(Registry::standard().find(name)?),
     };
     let mut out = String::new();
-    if as_markdown {
-        section(&mut out, &about)?
-    } else {
-        paragraph(&mut out, &about)?
+    match chosen {
+        None => section(&mut out, &about)?,
+        Some(chosen) => paragraph(&mut out, &about, chosen)?,
     }
     Ok(out)
 }
@@ -86,16 +124,27 @@ fn cost(cost: Cost) -> &'static str {
     }
 }
 
-fn plain() -> Result<String> {
-    let mut out = String::new();
-    ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into()))?;
+fn plain(chosen: Option<&Chosen>) -> Result<String> {
+    let mut out = String::from(
+        "Values are the defaults of each strategy's paper. A name alone takes what the model chose for that strategy, \
+         if it chose it;\na name with parameters takes the rest from the paper.\n",
+    );
+    if let Some(Chosen { model, strategy }) = chosen {
+        writeln!(
+            out,
+            "{model} chose {strategy}, so that is what no -s and -s {} mean there.",
+            strategy.name()
+        )?;
+    }
+    writeln!(out)?;
+    ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into(), chosen))?;
     writeln!(out, "Spelled NAME[:key=value,…], for example demask:tau=0.04,gamma=0.9 or entropy:k=2.\n")?;
     writeln!(out, "Caches (--cache):\n")?;
-    cache::ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into()))?;
+    cache::ALL.iter().try_for_each(|entry| paragraph(&mut out, &entry.into(), None))?;
     Ok(out)
 }
 
-fn paragraph(out: &mut String, about: &About) -> Result<()> {
+fn paragraph(out: &mut String, about: &About, chosen: Option<&Chosen>) -> Result<()> {
     writeln!(out, "{}\n  {}", about.name, about.summary)?;
     writeln!(out, "  from {}; a step costs {}", about.source, about.cost)?;
     if !about.aliases.is_empty() {
@@ -103,7 +152,12 @@ fn paragraph(out: &mut String, about: &About) -> Result<()> {
     }
     for param in about.params {
         let default = if param.default.is_empty() { "-" } else { param.default };
-        writeln!(out, "    {:<12} {:<10} {}", param.key, default, param.help)?;
+        write!(out, "    {:<12} {:<10} {}", param.key, default, param.help)?;
+        let own = chosen.and_then(|chosen| Some((chosen, chosen.value(about, param.key)?)));
+        match own {
+            Some((chosen, own)) => writeln!(out, " (the paper's; {own} for {})", chosen.model)?,
+            None => writeln!(out)?,
+        }
     }
     writeln!(out)?;
     Ok(())
@@ -113,7 +167,8 @@ fn markdown() -> Result<String> {
     let mut out = String::from(
         "# Strategies and caches\n\nWritten by `demask strategies --markdown`. A strategy chooses which masks a step \
          unmasks; a cache chooses which\nrows it computes. Any strategy works with any cache, on the whole canvas or in \
-         blocks (`--block-length`), unless it\nrefuses with a sentence. `apd` and `copula` need a second model (`--assistant DIR`), \
+         blocks (`--block-length`), unless it\nrefuses with a sentence. Defaults are those of each strategy's paper; a name alone takes what the checkpoint's\n\
+         `generation_config.json` chose for it (its field `strategy`), a name with parameters takes the rest from the paper. `apd` and `copula` need a second model (`--assistant DIR`), \
          for example\n`-s apd:r=0.7,window=16,lookahead=100 --assistant DIR`; the others of this kind a trained part:\n\n\
          | strategy | flag, or the file in the checkpoint's folder | made by |\n|---|---|---|\n\
          | `apd`, `copula` | `--assistant DIR`, `assistant/` | `demask pretrain` (its folder `causal`), or any causal model of the same tokenizer |\n\

@@ -5,18 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
-use demask::decode::replay::{Place, Replay};
 use demask::decode::trace::Trace;
 use demask::model::file::replace;
 use demask::model::files;
 use demask::model::text::Tokenizer;
-use serde_json::{Value, json};
+use demask::serve::{saved_replay, told};
+use serde_json::json;
 
 use crate::args::TextArgs;
 use crate::replay::{Panel, play};
-
-/// The page; `DATA` stands for the trace.
-const PAGE: &str = include_str!("trace/view.html");
 
 /// Shows decodings that were recorded with --trace
 #[derive(Debug, clap::Args)]
@@ -33,8 +30,9 @@ enum What {
 /// Replays a trace in the terminal, and writes it as a self-contained HTML animation
 #[derive(Debug, clap::Args)]
 struct View {
-    /// Trace file (demask generate --trace, or a file of an evaluation's traces folder)
-    file: PathBuf,
+    /// Trace file (demask generate --trace, or a file of an evaluation's traces folder); a second one races it
+    #[arg(required = true, num_args = 1..=2)]
+    file: Vec<PathBuf>,
     /// Write the animation here
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -48,27 +46,30 @@ struct View {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let What::View(args) = &args.what;
-    let trace = read(&args.file)?;
+    let traces = args.file.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?;
     let text = args.model.open()?;
     let tokenizer = text.tokenizer();
-    if let Some(unknown) = trace.header.tokens.iter().find(|t| !tokenizer.known(**t)) {
-        bail!(
-            "{} holds token {unknown}, which the tokenizer of {} does not know",
-            args.file.display(),
-            text.source().display()
-        );
+    for (trace, file) in traces.iter().zip(&args.file) {
+        if let Some(unknown) = trace.header.tokens.iter().find(|t| !tokenizer.known(**t)) {
+            bail!(
+                "{} holds token {unknown}, which the tokenizer of {} does not know",
+                file.display(),
+                text.source().display()
+            );
+        }
     }
     let mut eos = text.ids().eos.clone();
     eos.extend(tokenizer.special("eos_token"));
     if let Some(path) = &args.html {
-        let page = page(&trace, tokenizer, &eos)?;
+        let page = page(&traces, tokenizer, &eos)?;
         replace(path, |out| out.write_all(page.as_bytes()))?;
     }
-    let panel = Panel::new(trace.header.strategy.clone(), &trace, &eos).map_err(Error::msg)?;
+    let panels = traces.iter().map(|trace| Panel::new(trace.header.strategy.clone(), trace, &eos));
+    let panels = panels.collect::<Result<Vec<_>, _>>().map_err(Error::msg)?;
     if std::io::stdout().is_terminal() {
-        play(&[panel], tokenizer, Duration::from_millis(args.pause))?;
+        play(&panels, tokenizer, Duration::from_millis(args.pause))?;
     } else {
-        print!("{}", panel.story(tokenizer));
+        panels.iter().for_each(|panel| print!("{}", panel.story(tokenizer)));
     }
     if let Some(path) = &args.html {
         eprintln!("the animation is in {}", path.display());
@@ -82,40 +83,22 @@ fn read(path: &Path) -> Result<Trace> {
     Trace::parse(&text).map_err(|why| anyhow!("{} is not a trace: {why}", path.display()))
 }
 
-/// The animation. The page applies the changes of each step as the replayer tells them.
-fn page(trace: &Trace, tokenizer: &Tokenizer, eos: &[u32]) -> Result<String> {
-    let header = &trace.header;
-    let piece = |token: u32| tokenizer.decode_verbatim(&[token]).unwrap_or_default();
-    let (start, end) = header.response;
-    let prompt = tokenizer.decode_verbatim(&header.tokens[..start])?;
-    let mut replay = Replay::new(header);
-    let cell = |place: &Place| match *place {
-        Place::Given { token } => json!({"kind": "given", "text": piece(token)}),
-        Place::Masked { .. } => json!({"kind": "mask"}),
-        Place::Filled { .. } => json!({"kind": "end", "text": "·"}),
-        Place::Committed { token, confidence, .. } if eos.contains(&token) => {
-            json!({"kind": "end", "text": "·", "confidence": confidence})
+/// The animation: the page's own stage with the traces in it.
+fn page(traces: &[Trace], tokenizer: &Tokenizer, eos: &[u32]) -> Result<String> {
+    let mut runs = Vec::with_capacity(traces.len());
+    for trace in traces {
+        let mut told = told(trace, tokenizer, eos)?;
+        let mut start = json!(trace.header);
+        start["texts"] = told["texts"].take();
+        start["eos"] = told["eos"].take();
+        let mut steps = Vec::with_capacity(trace.steps.len());
+        for (record, changes) in trace.steps.iter().zip(told["steps"].as_array_mut().into_iter().flatten()) {
+            let mut step = json!(record);
+            step["changes"] = changes.take();
+            steps.push(step);
         }
-        Place::Committed { token, confidence, .. } => {
-            json!({"kind": "token", "text": piece(token), "confidence": confidence})
-        }
-    };
-    let given: Vec<Value> = replay.places()[start..end].iter().map(cell).collect();
-    let mut steps = Vec::new();
-    for r in &trace.steps {
-        let changes = replay.step(r).map_err(Error::msg)?;
-        let changes: Vec<Value> =
-            changes.iter().map(|c| json!({"at": c.position, "cell": cell(&c.place)})).collect();
-        let commits = r
-            .commits
-            .iter()
-            .map(|c| json!({"at": c.position, "text": piece(c.token), "confidence": c.confidence}));
-        steps.push(json!({"changes": changes, "commits": commits.collect::<Vec<_>>(), "filled": r.filled.len(),
-                          "remasked": r.remasked.len(), "masked": r.masked, "stop": r.stop, "budget": r.budget,
-                          "dependency": r.dependency, "forwards": r.forwards}));
+        let prompt = tokenizer.decode(&trace.header.tokens[..trace.header.response.0])?;
+        runs.push(json!({ "prompt": prompt, "start": start, "steps": steps }));
     }
-    let data = json!({"strategy": header.strategy, "seed": header.seed, "prompt": prompt, "start": start,
-                      "given": given, "steps": steps});
-    // A "</script>" inside a string would end the data.
-    Ok(PAGE.replacen("DATA", &data.to_string().replace("</", "<\\/"), 1))
+    Ok(saved_replay(&runs))
 }

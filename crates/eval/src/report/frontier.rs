@@ -123,7 +123,7 @@ mod tests {
             strategy: "entropy".parse().unwrap(),
             method: "entropy".into(),
             forwards,
-            accuracy: Share { value: accuracy, error: 0.0 },
+            accuracy: Share::known(accuracy, 0.0),
             tokens_per_forward,
         }
     }

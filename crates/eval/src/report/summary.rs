@@ -16,33 +16,7 @@ use crate::report::table::Table;
 use crate::run::suite::Generated;
 use crate::run::{Sample, Spent};
 
-/// A share with its standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Share {
-    /// From 0 to 1.
-    pub value: f64,
-    /// Standard error: the sample deviation over √n, as the evaluation harness reports it.
-    pub error: f64,
-}
-
-impl Share {
-    /// Of `right` among `n`.
-    pub fn of(right: usize, n: usize) -> Self {
-        let value = right as f64 / n.max(1) as f64;
-        Self { value, error: (value * (1.0 - value) / (n.max(2) - 1) as f64).sqrt() }
-    }
-
-    fn mean(shares: &[Self]) -> Self {
-        let n = shares.len().max(1) as f64;
-        let squares: f64 = shares.iter().map(|s| s.error * s.error).sum();
-        Self { value: shares.iter().map(|s| s.value).sum::<f64>() / n, error: squares.sqrt() / n }
-    }
-
-    /// In percent, one digit.
-    pub fn percent(&self) -> String {
-        format!("{:.1}±{:.1}", 100.0 * self.value, 100.0 * self.error)
-    }
-}
+pub use crate::report::share::{ERRORS, Share};
 
 /// One strategy on one suite, or on all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -245,7 +219,7 @@ impl Summary {
             columns.push(name.into());
         }
         let caption =
-            format!("Accuracy in % ± standard error over up to {} a task{baseline}.", counted(n, "problem"));
+            format!("Accuracy in % {ERRORS} over up to {} a task{baseline}.", counted(n, "problem"));
         let mut table = Table::new(&caption, columns);
         for line in &self.means {
             let mut row = vec![line.strategy.to_string()];
@@ -271,7 +245,7 @@ impl Summary {
     pub fn fresh_table(&self) -> Option<Table> {
         let columns = ["strategy", "task", "test", "fresh wording", "difference"];
         let mut table = Table::new(
-            "Accuracy in % ± standard error on test problems in usual and in fresh wording.",
+            &format!("Accuracy in % {ERRORS} on test problems in usual and in fresh wording."),
             columns,
         );
         for line in &self.cells {
@@ -296,8 +270,12 @@ impl Summary {
                 "n",
                 "accuracy",
                 "accuracy_se",
+                "accuracy_low",
+                "accuracy_high",
                 "strict",
                 "strict_se",
+                "strict_low",
+                "strict_high",
                 "steps",
                 "forwards",
                 "tokens_per_forward",
@@ -320,8 +298,12 @@ impl Summary {
                 line.n.to_string(),
                 number(line.accuracy.value),
                 number(line.accuracy.error),
+                number(line.accuracy.low),
+                number(line.accuracy.high),
                 number(line.strict.value),
                 number(line.strict.error),
+                number(line.strict.low),
+                number(line.strict.high),
                 number(line.steps),
                 number(line.forwards),
                 number(line.tokens_per_forward),

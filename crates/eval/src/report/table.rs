@@ -75,7 +75,8 @@ impl Table {
         out
     }
 
-    /// Comma-separated values, quoted where they must be.
+    /// Comma-separated values for programs: a cell of several numbers, such as `97.0±0.5 (3.2×)`, becomes a column each,
+    /// named after the cell's column with `_se`, `_low`, `_high` or `_times`.
     pub fn csv(&self) -> String {
         let quote = |text: &str| {
             if text.contains([',', '"', '\n']) {
@@ -84,9 +85,21 @@ impl Table {
                 text.to_owned()
             }
         };
-        let mut out = self.columns.iter().map(|c| quote(c)).collect::<Vec<_>>().join(",") + "\n";
-        for row in &self.rows {
-            out += &(row.iter().map(|c| quote(&c.text)).collect::<Vec<_>>().join(",") + "\n");
+        let mut columns = Vec::new();
+        for (at, name) in self.columns.iter().enumerate() {
+            let cells: Vec<Numbers> = self.rows.iter().map(|row| Numbers::of(&row[at].text)).collect();
+            let used = |of: fn(&Numbers) -> &str| cells.iter().any(|cell| !of(cell).is_empty());
+            for (ending, of) in Numbers::PARTS {
+                if ending.is_empty() || used(of) {
+                    let values: Vec<String> = cells.iter().map(|cell| quote(of(cell))).collect();
+                    columns.push((quote(&format!("{name}{ending}")), values));
+                }
+            }
+        }
+        let mut out = columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(",") + "\n";
+        for row in 0..self.rows.len() {
+            let cells: Vec<&str> = columns.iter().map(|(_, cells)| cells[row].as_str()).collect();
+            out += &(cells.join(",") + "\n");
         }
         out
     }
@@ -140,6 +153,60 @@ impl Table {
     }
 }
 
+/// The numbers of a cell; a cell that is not made of numbers is its own value.
+#[derive(Default)]
+struct Numbers {
+    value: String,
+    error: String,
+    low: String,
+    high: String,
+    times: String,
+}
+
+impl Numbers {
+    /// What each column of a cell is called and holds.
+    const PARTS: [(&'static str, fn(&Self) -> &str); 5] = [
+        ("", |n| &n.value),
+        ("_se", |n| &n.error),
+        ("_low", |n| &n.low),
+        ("_high", |n| &n.high),
+        ("_times", |n| &n.times),
+    ];
+
+    fn of(text: &str) -> Self {
+        let whole =
+            || Self { value: if text == "–" { String::new() } else { text.to_owned() }, ..Self::default() };
+        Self::read(text).unwrap_or_else(whole)
+    }
+
+    /// `value[±error][ [low, high]][ (times×)]`.
+    fn read(text: &str) -> Option<Self> {
+        let mut numbers = Self::default();
+        let (rest, times) = match text.split_once(" (") {
+            Some((rest, times)) => (rest, times.strip_suffix("×)")?),
+            None => (text, ""),
+        };
+        let (rest, interval) = match rest.split_once(" [") {
+            Some((rest, interval)) => (rest, interval.strip_suffix(']')?.split_once(", ")?),
+            None => (rest, ("", "")),
+        };
+        let (value, error) = rest.split_once('±').unwrap_or((rest, ""));
+        for (part, text) in [
+            (&mut numbers.value, value),
+            (&mut numbers.error, error),
+            (&mut numbers.low, interval.0),
+            (&mut numbers.high, interval.1),
+            (&mut numbers.times, times),
+        ] {
+            if !text.is_empty() {
+                text.parse::<f64>().ok()?;
+                *part = text.trim_start_matches('+').to_owned();
+            }
+        }
+        (!numbers.value.is_empty()).then_some(numbers)
+    }
+}
+
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -174,7 +241,7 @@ mod tests {
     #[test]
     fn each_form_keeps_every_cell() {
         let table = table();
-        assert_eq!(table.csv(), "method,\"a, b\"\nx,1.0±0.1 (2.0×)\nlonger|,2\n");
+        assert_eq!(table.csv(), "method,\"a, b\",\"a, b_se\",\"a, b_times\"\nx,1.0,0.1,2.0\nlonger|,2,,\n");
         let markdown = table.markdown();
         assert!(
             markdown.contains("| x        | 1.0±0.1 (2.0×) |") && markdown.contains("**2**"),
@@ -188,5 +255,15 @@ mod tests {
             "{latex}"
         );
         assert!(table.plain().lines().all(|line| line.chars().count() <= 23));
+    }
+
+    #[test]
+    fn csv_has_one_number_a_cell() {
+        let mut table = Table::new("", ["method", "accuracy", "NFE"]);
+        table.rows.push(vec!["a".into(), "100.0 [96.3, 100.0]".into(), "7.1 + 3.0 assistant rows".into()]);
+        table.rows.push(vec!["b".into(), "97.5±1.1".into(), "–".into()]);
+        let expected = "method,accuracy,accuracy_se,accuracy_low,accuracy_high,NFE\n\
+                        a,100.0,,96.3,100.0,7.1 + 3.0 assistant rows\nb,97.5,1.1,,,\n";
+        assert_eq!(table.csv(), expected);
     }
 }

@@ -1,23 +1,28 @@
-//! Figure 1 of the paper: accuracy against mean steps, one colour and shape per strategy, darker where the confidence
-//! threshold is higher, the Pareto frontier of each strategy dashed, the one-token baseline marked.
+//! Figure 1 of the paper: accuracy against mean forward passes, each with its 95 % interval. DEMASK has its own strong
+//! colour, the others are quiet and have shapes of their own; methods are named beside their points, where no line is.
+//! Darker is a higher confidence threshold; the Pareto frontier of a method is dashed, the one-token baseline dotted.
 
 use std::collections::BTreeMap;
 
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::report::frontier::{Point, frontier, methods};
+use crate::report::labels::{Labels, Segment};
 use crate::report::summary::is_one_token_entropy;
-use demask_plot::{COLOURS, Drawn, FONT, Figure};
+use demask_plot::{DEMASK, Drawn, FONT, Figure, MUTED};
 
-/// Width of the column that names the strategies.
-const LEGEND: u32 = 190;
-const ROW: i32 = 19;
+/// Sizes of text: a column of a paper is little more than half as wide as the picture.
+const TITLE: u32 = 16;
+const TEXT: u32 = 15;
+const SMALL: u32 = 13;
 const GREY: RGBColor = RGBColor(120, 120, 120);
+const RULE: RGBColor = RGBColor(232, 232, 232);
 /// Keys that are a confidence threshold, in the order they are looked for.
 const CONFIDENCE: [&str; 4] = ["conf", "gamma", "threshold", "high"];
+/// More points than this, and only those that count get an interval.
+const CROWD: usize = 40;
 
 /// The figure.
 pub struct Tradeoff<'a> {
@@ -30,10 +35,12 @@ pub struct Tradeoff<'a> {
 }
 
 impl Tradeoff<'_> {
-    /// Points by method, methods in the order they were first met.
+    /// Points by method, in the order they were first met, DEMASK last so that it lies on top.
     fn series(&self) -> Vec<(&str, Vec<&Point>)> {
         let of = |method| (method, self.points.iter().filter(|p| p.method == method).collect());
-        methods(self.points).into_iter().map(of).collect()
+        let mut series: Vec<(&str, Vec<&Point>)> = methods(self.points).into_iter().map(of).collect();
+        series.sort_by_key(|(name, _)| is_demask(name));
+        series
     }
 
     fn range(values: impl Iterator<Item = f64>, least: f64) -> std::ops::Range<f64> {
@@ -42,219 +49,205 @@ impl Tradeoff<'_> {
         if low > high {
             return 0.0..1.0;
         }
-        let margin = (0.07 * (high - low)).max(least);
+        let margin = (0.06 * (high - low)).max(least);
         (low - margin).max(0.0)..high + margin
+    }
+
+    /// Points whose interval is drawn and whose method is named there: the baseline, the chosen, what nothing beats.
+    fn counts(&self, point: &Point) -> bool {
+        let all: Vec<&Point> = self.points.iter().collect();
+        is_one_token_entropy(&point.strategy)
+            || self.chosen.contains(&point)
+            || frontier(&all).contains(&point)
     }
 }
 
 impl Figure for Tradeoff<'_> {
     fn size(&self) -> (u32, u32) {
-        (980, 560.max(120 + ROW as u32 * self.series().len() as u32))
+        // Many methods need room for their names.
+        if self.series().len() > 12 { (680, 560) } else { (600, 420) }
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
-        let (width, _) = self.size();
-        let (left, right) = area.split_horizontally(width - LEGEND);
-        let x = Self::range(self.points.iter().map(|p| p.forwards), 0.5);
-        let y = Self::range(self.points.iter().map(|p| 100.0 * p.accuracy.value), 1.0);
-        let y = y.start..y.end.min(101.5);
-        let mut chart = ChartBuilder::on(&left)
-            .caption(&self.title, (FONT, 18))
-            .margin(12)
-            .x_label_area_size(42)
-            .y_label_area_size(56)
+        let x = Self::range(self.points.iter().map(|p| p.forwards), 0.8);
+        let ends = self.points.iter().flat_map(|p| {
+            let shown = self.points.len() <= CROWD || self.counts(p);
+            let (low, high) = if shown { (p.accuracy.low, p.accuracy.high) } else { (1.0, 0.0) };
+            [100.0 * p.accuracy.value.min(low), 100.0 * p.accuracy.value.max(high)]
+        });
+        let y = Self::range(ends, 1.0);
+        let y = y.start..y.end.min(101.0);
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, (FONT, TITLE))
+            .margin(10)
+            .x_label_area_size(46)
+            .y_label_area_size(58)
             .build_cartesian_2d(x.clone(), y)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
-            .x_desc("mean steps (forward passes)")
+            .bold_line_style(RULE)
+            .axis_style(GREY)
+            .max_light_lines(0)
+            .x_labels(8)
+            .y_labels(8)
+            .x_desc("forward passes per answer (mean)")
             .y_desc("accuracy (%)")
-            .label_style((FONT, 13))
-            .axis_desc_style((FONT, 14))
+            .x_label_formatter(&|x| plain(*x))
+            .y_label_formatter(&|y| plain(*y))
+            .label_style((FONT, SMALL))
+            .axis_desc_style((FONT, TEXT))
             .draw()?;
         if let Some(base) = self.points.iter().find(|p| is_one_token_entropy(&p.strategy)) {
             let level = 100.0 * base.accuracy.value;
-            chart.draw_series(DashedLineSeries::new(
-                [(x.start, level), (x.end, level)],
-                2,
-                4,
-                GREY.stroke_width(1),
-            ))?;
+            let ends = [(x.start, level), (x.end, level)];
+            chart.draw_series(DashedLineSeries::new(ends, 2, 4, GREY.stroke_width(1)))?;
         }
         let series = self.series();
-        for (number, (_, points)) in series.iter().enumerate() {
-            self.draw_series(&mut chart, number, points)?;
+        for (number, (name, points)) in series.iter().enumerate() {
+            self.draw_series(&mut chart, Look::of(name, number), points)?;
         }
-        self.name_points(&chart, &left)?;
-        legend(&right, &series, !self.chosen.is_empty())
+        self.name_points(&chart, area, &series)
     }
 }
 
 type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
+/// How a method's points look.
+#[derive(Clone, Copy)]
+struct Look {
+    colour: RGBColor,
+    /// Which of the shapes; 0 is a circle.
+    shape: usize,
+    large: bool,
+}
+
+impl Look {
+    fn of(method: &str, number: usize) -> Self {
+        match is_demask(method) {
+            true => Self { colour: DEMASK, shape: 0, large: true },
+            false => {
+                Self { colour: MUTED[number % MUTED.len()], shape: 1 + number / MUTED.len(), large: false }
+            }
+        }
+    }
+}
+
+fn is_demask(method: &str) -> bool {
+    method.starts_with("demask")
+}
+
 impl Tradeoff<'_> {
     fn draw_series<DB: DrawingBackend>(
         &self,
         chart: &mut Chart<'_, DB>,
-        number: usize,
+        look: Look,
         points: &[&Point],
     ) -> Drawn<DB> {
-        let colour = colour(number);
+        let Look { colour, shape, large } = look;
         let at = |p: &Point| (p.forwards, 100.0 * p.accuracy.value);
         let front: Vec<(f64, f64)> = frontier(points).into_iter().map(at).collect();
         if front.len() > 1 {
-            chart.draw_series(DashedLineSeries::new(front, 6, 4, colour.stroke_width(1)))?;
+            let line = colour.stroke_width(if large { 2 } else { 1 });
+            chart.draw_series(DashedLineSeries::new(front, 6, 4, line))?;
         }
-        let shades = shades(points);
-        for (point, shade) in points.iter().zip(shades) {
-            let fill = lighter(colour, shade);
-            let (inside, line) = (fill.filled(), colour.stroke_width(1));
+        for point in points.iter().filter(|p| self.points.len() <= CROWD || self.counts(p)) {
+            let (x, ends) = (point.forwards, [point.accuracy.low, point.accuracy.high].map(|v| 100.0 * v));
+            let line = colour.mix(if large { 0.9 } else { 0.55 }).stroke_width(1);
+            chart.draw_series([PathElement::new([(x, ends[0]), (x, ends[1])], line)])?;
+            let cap = |y| EmptyElement::at((x, y)) + PathElement::new([(-3, 0), (3, 0)], line);
+            chart.draw_series(ends.map(cap))?;
+        }
+        for (point, shade) in points.iter().zip(shades(points)) {
+            let (inside, line) = (lighter(colour, shade).filled(), colour.stroke_width(1));
             let here = EmptyElement::at(at(point));
-            match corners(number) {
+            match corners(shape) {
                 None => {
-                    _ = chart
-                        .draw_series([here + Circle::new((0, 0), 5, inside) + Circle::new((0, 0), 5, line)])?
+                    let size = if large { 6 } else { 4 };
+                    let [disc, edge] = [inside, line].map(|style| Circle::new((0, 0), size, style));
+                    chart.draw_series([here + disc + edge])?;
                 }
                 Some(shape) => {
                     let outline = PathElement::new(closed(&shape), line);
                     chart.draw_series([here + Polygon::new(shape, inside) + outline])?;
                 }
             }
-            if is_one_token_entropy(&point.strategy) {
-                chart.draw_series([
-                    EmptyElement::at(at(point)) + Circle::new((0, 0), 10, BLACK.stroke_width(2))
-                ])?;
-            }
             if self.chosen.contains(point) {
-                let ring = Circle::new((0, 0), 9, colour.stroke_width(2));
+                let ring = Circle::new((0, 0), 10, colour.stroke_width(2));
                 chart.draw_series([EmptyElement::at(at(point)) + ring])?;
             }
         }
         Ok(())
     }
 
-    /// Writes the spelling beside the baseline, the chosen and the points nothing beats, where there is room.
+    /// Names every method once, beside its best point, where there is room beside everything that is drawn.
     fn name_points<DB: DrawingBackend>(
         &self,
         chart: &Chart<'_, DB>,
         area: &DrawingArea<DB, Shift>,
+        series: &[(&str, Vec<&Point>)],
     ) -> Drawn<DB> {
-        let pixel = |p: &Point| chart.backend_coord(&(p.forwards, 100.0 * p.accuracy.value));
-        let mut taken: Vec<Box2> = self.points.iter().map(|p| Box2::around(pixel(p))).collect();
+        let pixel = |x: f64, y: f64| chart.backend_coord(&(x, 100.0 * y));
+        let of = |p: &Point| pixel(p.forwards, p.accuracy.value);
         let (across, down) = chart.plotting_area().get_pixel_range();
-        let inside = Box2 { left: across.start, top: down.start, right: across.end, bottom: down.end };
-        let baseline = self.points.iter().filter(|p| is_one_token_entropy(&p.strategy));
-        let front = frontier(&self.points.iter().collect::<Vec<_>>());
-        let mut named: Vec<&Point> = Vec::new();
-        for point in baseline.chain(self.chosen.iter().copied()).chain(front) {
-            if named.contains(&point) {
-                continue;
+        let mut labels = Labels::within(across.start, down.start, across.end, down.end);
+        for point in self.points {
+            labels.avoid_point(of(point), if is_demask(&point.method) { 8 } else { 6 });
+            if self.points.len() <= CROWD || self.counts(point) {
+                let ends = [point.accuracy.low, point.accuracy.high].map(|y| pixel(point.forwards, y));
+                labels.avoid_line(Segment(ends[0], ends[1]));
             }
-            named.push(point);
-            let text = point.strategy.to_string();
-            let free = |place: &Box2| place.within(&inside) && !taken.iter().any(|other| place.meets(other));
-            if let Some(place) = Box2::beside(pixel(point), &text).into_iter().find(free) {
-                let style = (FONT, 12).into_font().color(&RGBColor(20, 20, 20));
-                area.draw(&Text::new(text, (place.left, place.top), style))?;
-                taken.push(place);
+        }
+        for (_, points) in series {
+            let front: Vec<(i32, i32)> = frontier(points).into_iter().map(of).collect();
+            front.windows(2).for_each(|pair| labels.avoid_line(Segment(pair[0], pair[1])));
+        }
+        if let Some(base) = self.points.iter().find(|p| is_one_token_entropy(&p.strategy)) {
+            let level = of(base).1;
+            labels.avoid_line(Segment((across.start, level), (across.end, level)));
+        }
+        // Those that count first: they get the best places.
+        let mut order: Vec<(usize, &str, &Point)> = Vec::new();
+        for (number, (name, points)) in series.iter().enumerate() {
+            let chosen = points.iter().find(|p| self.chosen.contains(p));
+            let best = chosen.or(points.iter().find(|p| self.counts(p))).or(points.first());
+            order.extend(best.map(|point| (number, *name, *point)));
+        }
+        order.sort_by_key(|(_, name, point)| (!is_demask(name), !self.counts(point)));
+        for (number, name, point) in order {
+            let one = is_one_token_entropy(&point.strategy);
+            let text = match self.chosen.contains(&point) {
+                _ if one => format!("{name}, one token a pass"),
+                true => point.strategy.to_string(),
+                false => name.to_owned(),
+            };
+            let size = if is_demask(name) { TEXT } else { SMALL };
+            let Some(place) = labels.place(of(point), &text, size) else { continue };
+            let colour = Look::of(name, number).colour;
+            if let Some(Segment(from, to)) = place.leader {
+                area.draw(&PathElement::new([from, to], colour.mix(0.5).stroke_width(1)))?;
             }
+            // Grey of a marker is too light for letters.
+            let ink = if is_demask(name) { DEMASK } else { darker(colour) };
+            area.draw(&Text::new(text, (place.left, place.top), (FONT, size).into_font().color(&ink)))?;
         }
         Ok(())
     }
 }
 
-/// A rectangle of pixels.
-#[derive(Debug, Clone, Copy)]
-struct Box2 {
-    left: i32,
-    top: i32,
-    right: i32,
-    bottom: i32,
+/// A tick without a needless fraction.
+fn plain(value: f64) -> String {
+    if (value - value.round()).abs() < 1e-9 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
-impl Box2 {
-    fn around((x, y): (i32, i32)) -> Self {
-        Self { left: x - 6, top: y - 6, right: x + 6, bottom: y + 6 }
-    }
-
-    /// Places of a text near a point, the best first.
-    fn beside((x, y): (i32, i32), text: &str) -> Vec<Self> {
-        let (width, height) = (text.chars().count() as i32 * 6 + 4, 14);
-        let corners = [
-            (x + 11, y - 7),
-            (x - 11 - width, y - 7),
-            (x - width / 2, y - 26),
-            (x - width / 2, y + 12),
-            (x + 9, y - 22),
-            (x + 9, y + 9),
-            (x - 9 - width, y - 22),
-            (x - 9 - width, y + 9),
-        ];
-        corners.map(|(left, top)| Self { left, top, right: left + width, bottom: top + height }).to_vec()
-    }
-
-    fn meets(&self, other: &Self) -> bool {
-        self.left < other.right
-            && other.left < self.right
-            && self.top < other.bottom
-            && other.top < self.bottom
-    }
-
-    fn within(&self, other: &Self) -> bool {
-        self.left >= other.left
-            && self.right <= other.right
-            && self.top >= other.top
-            && self.bottom <= other.bottom
-    }
-}
-
-/// The names of the strategies beside their markers.
-fn legend<DB: DrawingBackend>(
-    area: &DrawingArea<DB, Shift>,
-    series: &[(&str, Vec<&Point>)],
-    chosen: bool,
-) -> Drawn<DB> {
-    let style = (FONT, 13).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
-    for (number, (name, _)) in series.iter().enumerate() {
-        let y = 50 + ROW * number as i32;
-        let inside = colour(number).filled();
-        match corners(number) {
-            None => area.draw(&Circle::new((12, y), 5, inside))?,
-            Some(shape) => area.draw(&(EmptyElement::at((12, y)) + Polygon::new(shape, inside)))?,
-        }
-        area.draw(&Text::new((*name).to_owned(), (26, y), style.clone()))?;
-    }
-    let small = (FONT, 12).into_font().color(&GREY).pos(Pos::new(HPos::Left, VPos::Center));
-    let mut y = 50 + ROW * series.len() as i32 + 8;
-    if series.iter().any(|(_, points)| points.iter().any(|p| is_one_token_entropy(&p.strategy))) {
-        area.draw(&Circle::new((12, y), 7, BLACK.stroke_width(2)))?;
-        area.draw(&Text::new("one token a step", (26, y), small.clone()))?;
-        y += ROW;
-    }
-    if chosen {
-        area.draw(&Circle::new((12, y), 7, GREY.stroke_width(2)))?;
-        area.draw(&Text::new("the chosen configuration", (26, y), small.clone()))?;
-        y += ROW;
-    }
-    if series.iter().any(|(_, points)| points.len() > 1) {
-        area.draw(&Text::new("dashed: Pareto frontier", (5, y), small.clone()))?;
-        area.draw(&Text::new("darker: higher confidence", (5, y + ROW), small))?;
-    }
-    Ok(())
-}
-
-fn colour(number: usize) -> RGBColor {
-    COLOURS[number % COLOURS.len()]
-}
-
-/// Corners of the marker of a series: a shape of its own for every round of the colours, the first a circle (`None`).
-fn corners(number: usize) -> Option<Vec<(i32, i32)>> {
-    match number / COLOURS.len() {
-        0 => None,
-        1 => Some(vec![(-5, -5), (5, -5), (5, 5), (-5, 5)]),
-        2 => Some(vec![(0, -6), (6, 5), (-6, 5)]),
-        3 => Some(vec![(0, -6), (6, 0), (0, 6), (-6, 0)]),
-        _ => Some(vec![(-6, -5), (6, -5), (0, 6)]),
+/// Corners of the marker of a series; a circle has none.
+fn corners(shape: usize) -> Option<Vec<(i32, i32)>> {
+    match shape {
+        0 | 1 => None,
+        2 => Some(vec![(-4, -4), (4, -4), (4, 4), (-4, 4)]),
+        3 => Some(vec![(0, -5), (5, 4), (-5, 4)]),
+        4 => Some(vec![(0, -5), (5, 0), (0, 5), (-5, 0)]),
+        _ => Some(vec![(-5, -4), (5, -4), (0, 5)]),
     }
 }
 
@@ -282,6 +275,12 @@ fn lighter(colour: RGBColor, shade: f64) -> RGBColor {
     RGBColor(mix(colour.0), mix(colour.1), mix(colour.2))
 }
 
+/// The same colour for letters.
+fn darker(colour: RGBColor) -> RGBColor {
+    let mix = |c: u8| (f64::from(c) * 0.72) as u8;
+    RGBColor(mix(colour.0), mix(colour.1), mix(colour.2))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,7 +291,7 @@ mod tests {
             strategy: spelling.parse().unwrap(),
             method: spelling.split(':').next().unwrap_or_default().into(),
             forwards,
-            accuracy: Share { value: accuracy, error: 0.01 },
+            accuracy: Share::known(accuracy, 0.01),
             tokens_per_forward: 1.0,
         }
     }
@@ -306,7 +305,7 @@ mod tests {
         ];
         let shades = shades(&points.iter().collect::<Vec<_>>());
         assert!((shades[0], shades[1]) == (0.0, 1.0) && (shades[2] - 0.5).abs() < 1e-9);
-        assert!(lighter(COLOURS[0], 0.0).0 > lighter(COLOURS[0], 1.0).0);
+        assert!(lighter(DEMASK, 0.0).2 > lighter(DEMASK, 1.0).2);
     }
 
     #[test]
@@ -322,5 +321,27 @@ mod tests {
         let svg = std::fs::read_to_string(folder.path().join("figure.svg")).unwrap();
         assert!(svg.contains("demask:tau=0.04,gamma=0.9") && svg.contains("accuracy (%)"));
         assert!(std::fs::metadata(folder.path().join("figure.png")).unwrap().len() > 1000);
+    }
+
+    #[test]
+    fn demask_has_one_colour_and_every_method_its_name() {
+        let mut points = vec![point("demask:tau=0.04,gamma=0.9", 8.0, 0.95), point("entropy", 30.0, 0.97)];
+        let others =
+            ["klass", "eb", "threshold", "factor", "dapd", "punt", "saber", "wino", "margin", "top1"];
+        points.extend(
+            others
+                .iter()
+                .enumerate()
+                .map(|(i, name)| point(name, 7.0 + 1.3 * i as f64, 0.9 + 0.006 * i as f64)),
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let figure = Tradeoff { title: "t".into(), points: &points, chosen: Vec::new() };
+        demask_plot::write(&folder.path().join("figure"), &figure).unwrap();
+        let svg = std::fs::read_to_string(folder.path().join("figure.svg")).unwrap();
+        for name in others.iter().chain(&["demask", "entropy, one token a pass"]) {
+            assert!(svg.contains(&format!("aria-label=\"{name}\"")), "{name} is not named");
+        }
+        let (first, later) = (Look::of("demask", 0), Look::of("demask:start=confident", 7));
+        assert_eq!((first.colour, later.colour), (DEMASK, DEMASK));
     }
 }

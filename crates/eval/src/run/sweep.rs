@@ -179,7 +179,7 @@ mod tests {
             method: strategy.name().into(),
             strategy,
             forwards,
-            accuracy: Share { value: accuracy, error: 0.02 },
+            accuracy: Share::known(accuracy, 0.02),
             tokens_per_forward: 1.0,
         }
     }

@@ -27,6 +27,11 @@ pub struct HubOptions {
 impl HubOptions {
     /// The usual patience.
     pub const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// The address that is asked.
+    pub fn address(&self) -> &str {
+        self.endpoint.as_deref().unwrap_or(hub::HUB)
+    }
 }
 
 /// Watches downloads.
@@ -119,6 +124,14 @@ pub fn resolve_description(
     match Source::parse(model)? {
         Source::Folder(folder) => Ok(folder),
         Source::Hub(name) => hub::description(&name, options, progress),
+    }
+}
+
+/// Whether the Hub answers, asked about a model; what it answers does not matter.
+pub fn reach(model: &str, options: &HubOptions) -> Result<()> {
+    match Source::parse(model)? {
+        Source::Folder(_) => Ok(()),
+        Source::Hub(name) => hub::reach(&name, options),
     }
 }
 

@@ -24,7 +24,8 @@ use crate::request::Request;
 use crate::settling::{Ending, Settling};
 use crate::{Served, Server, ServerSettings};
 
-struct Denoising {
+/// A checked request.
+pub(super) struct Denoising {
     request: Request,
     order: Order,
     prompt: Prompt,
@@ -33,20 +34,15 @@ struct Denoising {
 /// Streams the steps.
 pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Result<Response, Refusal> {
     let asked = parse(&server, body, read).await?;
-    let (served, request, canvas) = (&server.served, &asked.request, &asked.order.canvas);
-    let header = TraceHeader::new(canvas, &request.strategy, &request.decoding.cache, request.decoding.seed)
-        .with_predictor(served.model.understanding());
-    let mut start = json!(header);
-    start["id"] = server.ids.next("denoise").into();
-    start["model"] = served.model.name().into();
-    start["texts"] = json!(texts(served, canvas.tokens().iter().copied())?);
-    start["remark"] = json!(asked.prompt.remark());
-    start["eos"] = json!(served.model.ids().eos);
-    let text = request.settling(&asked.order);
-    let running = server.engine.submit(served, vec![asked.order.clone()])?;
+    let mut telling = Telling::begin(&server, asked)?;
     let (stream, response) = Stream::open();
     tokio::spawn(async move {
-        let told = tell(&stream, &server.served, &asked, running, text, start);
+        let told = async {
+            while let Some((event, value)) = telling.next(&server.served).await? {
+                stream.send(Some(event), &value).await;
+            }
+            Ok::<_, Refusal>(())
+        };
         if let Some(Err(refusal)) = stream.while_open(told).await {
             stream.send(Some("error"), &refusal.body()).await;
         }
@@ -54,31 +50,57 @@ pub(super) async fn denoise(State(server): State<Arc<Server>>, body: Body) -> Re
     Ok(response)
 }
 
-async fn tell(
-    stream: &Stream,
-    served: &Served,
-    asked: &Denoising,
-    mut running: Running,
-    mut text: Settling,
-    start: Value,
-) -> Result<(), Refusal> {
-    stream.send(Some("start"), &start).await;
-    let mut replay = Replay::of(&asked.order.canvas);
-    loop {
-        match running.next().await {
+/// A decoding on its way, told event by event.
+pub(super) struct Telling {
+    asked: Denoising,
+    start: Option<Value>,
+    running: Running,
+    text: Settling,
+    replay: Replay,
+    ended: bool,
+}
+
+impl Telling {
+    /// Queues what was asked.
+    pub(super) fn begin(server: &Server, asked: Denoising) -> Result<Self, Refusal> {
+        let (served, request, canvas) = (&server.served, &asked.request, &asked.order.canvas);
+        let decoding = &request.decoding;
+        let header = TraceHeader::new(canvas, &request.strategy, &decoding.cache, decoding.seed)
+            .with_predictor(served.model.understanding());
+        let mut start = json!(header);
+        start["id"] = server.ids.next("denoise").into();
+        start["model"] = served.model.name().into();
+        start["texts"] = json!(texts(served, canvas.tokens().iter().copied())?);
+        start["remark"] = json!(asked.prompt.remark());
+        start["eos"] = json!(served.model.ids().eos);
+        let (text, replay) = (request.settling(&asked.order), Replay::of(canvas));
+        let running = server.engine.submit(served, vec![asked.order.clone()])?;
+        Ok(Self { start: Some(start), running, text, replay, ended: false, asked })
+    }
+
+    /// The next event and its name; `None` after the last.
+    pub(super) async fn next(&mut self, served: &Served) -> Result<Option<(&'static str, Value)>, Refusal> {
+        if let Some(start) = self.start.take() {
+            return Ok(Some(("start", start)));
+        }
+        if self.ended {
+            return Ok(None);
+        }
+        match self.running.next().await {
             Some((_, Event::Step(record))) => {
-                text.step(served.model.tokenizer(), &record)?;
-                stream.send(Some("step"), &step(served, &mut replay, &record)?).await;
-                if text.ending() == Some(Ending::Stop) && !asked.request.stops.is_empty() {
-                    running.enough(0);
+                self.text.step(served.model.tokenizer(), &record)?;
+                let told = step(served, &mut self.replay, &record)?;
+                if self.text.ending() == Some(Ending::Stop) && !self.asked.request.stops.is_empty() {
+                    self.running.enough(0);
                 }
+                Ok(Some(("step", told)))
             }
             Some((_, Event::Done(done))) => {
-                stream.send(Some("done"), &end(served, asked, &mut text, &done)?).await;
-                return Ok(());
+                self.ended = true;
+                Ok(Some(("done", end(served, &self.asked, &mut self.text, &done)?)))
             }
-            Some((_, Event::Failed(refusal))) => return Err(refusal),
-            None => return Err(Refusal::stopping()),
+            Some((_, Event::Failed(refusal))) => Err(refusal),
+            None => Err(Refusal::stopping()),
         }
     }
 }
@@ -86,7 +108,7 @@ async fn tell(
 /// A record with the text of each commit, and what it changed.
 fn step(served: &Served, replay: &mut Replay, record: &StepRecord) -> Result<Value, Refusal> {
     let mut value = json!(record);
-    value["changes"] = changes(served, &replay.step(record).map_err(Refusal::internal)?)?;
+    value["changes"] = changes(served.model.tokenizer(), &replay.step(record).map_err(Refusal::internal)?)?;
     value["texts"] = json!(texts(served, record.commits.iter().map(|c| c.token))?);
     Ok(value)
 }
@@ -105,7 +127,8 @@ fn end(served: &Served, asked: &Denoising, text: &mut Settling, done: &Done) -> 
     }))
 }
 
-fn read(body: &[u8], served: &Served, settings: &ServerSettings) -> Result<Denoising, Refusal> {
+/// Reads a request.
+pub(super) fn read(body: &[u8], served: &Served, settings: &ServerSettings) -> Result<Denoising, Refusal> {
     let mut fields = Fields::parse(body)?;
     let dependency = fields.flag("include_dependency")?;
     let prompt = if fields.has("messages") {

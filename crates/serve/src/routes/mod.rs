@@ -5,6 +5,7 @@ mod completions;
 mod denoise;
 mod infill;
 mod models;
+mod opening;
 mod replay;
 mod status;
 mod strategies;
@@ -25,6 +26,8 @@ use crate::error::Refusal;
 use crate::watch::watch;
 use crate::{Served, Server, ServerSettings, openapi, page};
 
+pub use replay::told;
+
 /// A path, its method, and what answers there.
 pub(crate) struct Route {
     pub(crate) method: &'static str,
@@ -43,6 +46,7 @@ macro_rules! routes {
 
 routes! {
     get "/" page::index,
+    get "/embed" page::embed,
     get "/page/{name}" page::file,
     get "/openapi.json" openapi::document,
     get "/health" status::health,
@@ -58,13 +62,14 @@ routes! {
     post "/v1/replay" replay::replay,
     post "/v1/tokenize" tokens::tokenize,
     post "/v1/detokenize" tokens::detokenize,
+    get "/v1/opening" opening::opening,
     get "/v1/tasks" tasks::list,
     post "/v1/tasks/problem" tasks::problem,
     post "/v1/tasks/check" tasks::check,
 }
 
 /// Paths that ask for no key: nothing of the model or of others is told there.
-pub(crate) const OPEN: [&str; 4] = ["/", "/openapi.json", "/health", "/ready"];
+pub(crate) const OPEN: [&str; 5] = ["/", "/embed", "/openapi.json", "/health", "/ready"];
 
 /// A body, or why it could not be read.
 type Body = Result<Bytes, BytesRejection>;

@@ -7,11 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use demask_decode::replay::{Change, Place, Replay};
 use demask_decode::trace::Trace;
+use demask_model::text::Tokenizer;
 use serde_json::{Value, json};
 
-use super::tokens::texts;
 use super::{Body, parse};
-use crate::error::Refusal;
+use crate::error::{Error, Refusal};
 use crate::fields::Fields;
 use crate::{Served, Server, ServerSettings};
 
@@ -26,21 +26,28 @@ fn read(body: &[u8], served: &Served, _: &ServerSettings) -> Result<Json<Value>,
     fields.finish()?;
     let trace =
         Trace::parse(&text).map_err(|why| Refusal::field("trace", format!("is not a trace: {why}")))?;
+    told(&trace, served.model.tokenizer(), &served.model.ids().eos).map(Json).map_err(Refusal::internal)
+}
+
+/// A trace told again: the texts of its first tokens, the ends of sequence, and what every step changed.
+pub fn told(trace: &Trace, tokenizer: &Tokenizer, eos: &[u32]) -> Result<Value, Error> {
     let mut replay = Replay::new(&trace.header);
-    let texts = texts(served, trace.header.tokens.iter().copied())?;
+    let text = |token: &u32| tokenizer.decode_verbatim(&[*token]);
+    let texts = trace.header.tokens.iter().map(text).collect::<demask_model::Result<Vec<_>>>()?;
     let mut steps = Vec::with_capacity(trace.steps.len());
     for record in &trace.steps {
-        steps.push(changes(served, &replay.step(record).map_err(Refusal::internal)?)?);
+        let step = replay.step(record).map_err(Error::Replay)?;
+        steps.push(changes(tokenizer, &step)?);
     }
-    Ok(Json(json!({ "texts": texts, "eos": served.model.ids().eos, "steps": steps })))
+    Ok(json!({ "texts": texts, "eos": eos, "steps": steps }))
 }
 
 /// What a step changed, every token with its text.
-pub(super) fn changes(served: &Served, changes: &[Change]) -> Result<Value, Refusal> {
+pub(super) fn changes(tokenizer: &Tokenizer, changes: &[Change]) -> demask_model::Result<Value> {
     let told = changes.iter().map(|change| {
         let mut value = json!(change);
         if let Place::Given { token } | Place::Committed { token, .. } = change.place {
-            value["text"] = served.model.tokenizer().decode_verbatim(&[token])?.into();
+            value["text"] = tokenizer.decode_verbatim(&[token])?.into();
         }
         Ok(value)
     });

@@ -19,18 +19,24 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Value> {
 fn describe(server: &Server, entry: &Entry) -> Value {
     let model = &server.served.model;
     let available = model.parse_strategy(entry.name).is_ok_and(|spec| model.can_run(&spec));
+    // What the checkpoint chose for itself, where it chose this strategy.
+    let own = model.defaults().strategy.as_ref().filter(|own| own.name() == entry.name);
+    let chosen = |param: &Param| -> Option<&str> {
+        let given = own?.given().iter().find(|(key, _)| key == param.key)?;
+        Some(&given.1)
+    };
     json!({
         "id": entry.name,
         "object": "strategy",
         "summary": entry.summary,
         "source": entry.source,
         "available": available,
-        "params": entry.params.iter().map(param).collect::<Vec<_>>(),
+        "params": entry.params.iter().map(|p| param(p, chosen(p))).collect::<Vec<_>>(),
     })
 }
 
-fn param(param: &Param) -> Value {
-    let mut value = json!({ "key": param.key, "default": param.default, "help": param.help });
+fn param(param: &Param, own: Option<&str>) -> Value {
+    let mut value = json!({ "key": param.key, "default": param.default, "own": own, "help": param.help });
     let least = usize::from(param.kind == Kind::Count);
     match param.kind {
         Kind::Count | Kind::Whole => {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Body, body_bytes};
 use crate::error::Refusal;
 use crate::fields::{Fields, short};
-use crate::{Server, Tasks};
+use crate::{Server, Tasks, Verdict};
 
 /// Largest number of a problem: what every JSON reader keeps.
 const LAST: usize = 1 << 53;
@@ -44,10 +44,15 @@ pub(super) async fn check(State(server): State<Arc<Server>>, body: Body) -> Resu
     };
     fields.finish()?;
     let Some(verdict) = tasks.check(&task, index, &response) else { return Err(unknown(tasks, &task)) };
-    Ok(Json(json!({
+    Ok(Json(told(&task, index, &verdict)))
+}
+
+/// A judgement as it is sent.
+pub(super) fn told(task: &str, index: u64, verdict: &Verdict) -> Value {
+    json!({
         "object": "verdict", "task": task, "index": index, "correct": verdict.correct, "strict": verdict.strict,
-        "extracted": verdict.extracted,
-    })))
+        "extracted": verdict.extracted, "checked": verdict.checked,
+    })
 }
 
 fn which<'a>(server: &'a Server, fields: &mut Fields) -> Result<(&'a dyn Tasks, String, u64), Refusal> {

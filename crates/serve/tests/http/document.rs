@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use demask_serve::{Posed, Served, Server, ServerSettings, Tasks, Verdict, app};
+use demask_serve::{Doors, Posed, Served, Server, ServerSettings, Tasks, Verdict, app};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -141,9 +141,14 @@ impl Tasks for Sums {
         })
     }
 
+    fn examples(&self) -> Vec<(String, u64)> {
+        (0..3).map(|index| ("sums".into(), index)).collect()
+    }
+
     fn check(&self, task: &str, index: u64, response: &str) -> Option<Verdict> {
         let correct = self.problem(task, index)?.answer == response;
-        Some(Verdict { correct, strict: None, extracted: Some(response.into()) })
+        let checked = "the sum".into();
+        Some(Verdict { correct, strict: None, extracted: Some(response.into()), checked })
     }
 }
 
@@ -167,5 +172,76 @@ fn tasks_are_posed_and_judged() {
         {
             assert_eq!(post(&app, "/v1/tasks/problem", &bad).await.0, 400, "{bad}");
         }
+    });
+}
+
+/// Questions whose answer, whatever it is, is right from some number on.
+struct RightFrom(u64);
+
+impl Tasks for RightFrom {
+    fn list(&self) -> Vec<(String, String)> {
+        vec![("some".into(), "anything".into())]
+    }
+
+    fn examples(&self) -> Vec<(String, u64)> {
+        (0..4).map(|index| ("some".into(), index)).collect()
+    }
+
+    fn problem(&self, _: &str, index: u64) -> Option<Posed> {
+        let (kind, prompt, answer) = ("some/one".into(), format!("eva has {index} shells"), String::new());
+        Some(Posed { kind, prompt, answer })
+    }
+
+    fn check(&self, _: &str, index: u64, _: &str) -> Option<Verdict> {
+        let checked = "the number".into();
+        Some(Verdict { correct: index >= self.0, strict: None, extracted: None, checked })
+    }
+}
+
+#[test]
+fn the_page_opens_on_the_first_example_that_is_right() {
+    run(async {
+        let opened = async |tasks: Option<Arc<dyn Tasks>>| {
+            let served = Served { tasks, ..served(Arc::new(backbone())) };
+            let app = app(Server::start(served, ServerSettings::default()).unwrap().0);
+            let race: Value = serde_json::from_str(&get(&app, "/v1/opening").await.1).unwrap();
+            let before = metric(&app, "demask_steps_total").await;
+            let again: Value = serde_json::from_str(&get(&app, "/v1/opening").await.1).unwrap();
+            assert!(race == again && before == metric(&app, "demask_steps_total").await, "decoded twice");
+            race
+        };
+        let nothing = json!({ "object": "opening", "runs": [] });
+        assert_eq!(opened(None).await, nothing);
+        assert_eq!(opened(Some(Arc::new(RightFrom(9)))).await, nothing);
+        let race = opened(Some(Arc::new(RightFrom(2)))).await;
+        assert!(race["index"].as_u64() >= Some(2), "{}", race["index"]);
+        assert_eq!(race["prompt"], format!("eva has {} shells", race["index"]));
+        let runs = race["runs"].as_array().unwrap();
+        assert_eq!((runs.len(), &runs[1]["start"]["strategy"]), (2, &json!("entropy")));
+        assert_eq!(runs[0]["verdict"]["checked"], "the number");
+        let steps = |run: &Value| run["steps"].as_array().unwrap().len();
+        assert!(steps(&runs[0]) > 0 && steps(&runs[0]) <= steps(&runs[1]));
+        assert!(
+            runs.iter().all(|run| run["done"]["text"].is_string() && run["steps"][0]["changes"].is_array())
+        );
+    });
+}
+
+/// The page stands in no frame; its stage only in this server's own and in those of sites that may use it.
+#[test]
+fn frames_are_for_the_sites_that_are_allowed() {
+    run(async {
+        let policy = async |origins: &[&str], path: &str| {
+            let doors = Doors { hosts: None, origins: origins.iter().map(|&o| o.to_owned()).collect() };
+            let app = with(Arc::new(backbone()), ServerSettings { doors, ..ServerSettings::default() });
+            let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+            let (_, headers, _) = send(&app, request).await;
+            let policy = headers["content-security-policy"].to_str().unwrap().to_owned();
+            policy.split("frame-ancestors ").nth(1).unwrap().to_owned()
+        };
+        assert_eq!(policy(&[], "/").await, "'none'");
+        assert_eq!(policy(&["https://a.example"], "/").await, "'none'");
+        assert_eq!(policy(&[], "/embed").await, "'self'");
+        assert_eq!(policy(&["https://a.example"], "/embed").await, "'self' https://a.example");
     });
 }

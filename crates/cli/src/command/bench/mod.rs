@@ -12,7 +12,7 @@ mod forward;
 mod gemm;
 mod limit;
 mod measure;
-mod model;
+pub(crate) mod model;
 mod parts;
 mod peak;
 mod predictor;

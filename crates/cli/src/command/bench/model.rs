@@ -78,14 +78,14 @@ impl ModelShape {
 
 /// A canvas whose last positions are masked.
 #[derive(Debug, Clone)]
-pub(super) struct Canvas {
-    pub(super) tokens: Vec<u32>,
-    pub(super) masked: Vec<usize>,
+pub(crate) struct Canvas {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) masked: Vec<usize>,
 }
 
 impl Canvas {
     /// `length` tokens, of which the last `masked` are masked.
-    pub(super) fn new(spec: &Spec, length: usize, masked: usize) -> Self {
+    pub(crate) fn new(spec: &Spec, length: usize, masked: usize) -> Self {
         let token = |place: usize| (place as u64 * 2_654_435_761 % spec.vocab as u64) as u32;
         let masked: Vec<usize> = (length - masked.min(length)..length).collect();
         let mut tokens: Vec<u32> = (0..length).map(token).collect();
@@ -93,13 +93,13 @@ impl Canvas {
         Self { tokens, masked }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
 }
 
 /// One pass over all canvases, as a decoding step makes it: hidden rows, then logits of the masked rows.
-pub(super) fn pass(backbone: &dyn Backbone, canvases: &[Canvas]) -> Result<()> {
+pub(crate) fn pass(backbone: &dyn Backbone, canvases: &[Canvas]) -> Result<()> {
     let mut batch: Vec<Query<'_>> = canvases
         .iter()
         .map(|c| Query { tokens: &c.tokens, predict: &c.masked, ..Query::default() })
@@ -113,7 +113,7 @@ pub(super) fn pass(backbone: &dyn Backbone, canvases: &[Canvas]) -> Result<()> {
 }
 
 /// Multiplications and additions of a pass that really happen: the last layer's queries and MLP only for masked rows.
-pub(super) fn operations(spec: &Spec, canvases: &[Canvas]) -> f64 {
+pub(crate) fn operations(spec: &Spec, canvases: &[Canvas]) -> f64 {
     let (d, q, kv) = (spec.hidden as f64, spec.q_width() as f64, spec.kv_width() as f64);
     let keys = 2.0 * d * 2.0 * kv;
     let ffn = |layer| match spec.feed_forward(layer) {

@@ -6,6 +6,11 @@ use demask::serve::{Posed, Tasks, Verdict};
 /// Seed of the problems on offer: the same page shows the same problems.
 const SEED: u64 = 1;
 
+/// Tasks as a visitor meets them.
+const SHOWN: [&str; 6] = ["arith", "program", "lines", "open", "grid", "choice"];
+/// Problems of each that may be shown.
+const EXAMPLES: u64 = 8;
+
 /// Every task.
 pub(super) struct Offered;
 
@@ -22,7 +27,14 @@ impl Tasks for Offered {
     fn check(&self, task: &str, index: u64, response: &str) -> Option<Verdict> {
         let (task, problem) = find(task, index)?;
         let score = task.score(&problem, response);
-        Some(Verdict { correct: score.correct, strict: score.strict, extracted: score.extracted })
+        let checked = checked(task.as_ref()).to_owned();
+        Some(Verdict { correct: score.correct, strict: score.strict, extracted: score.extracted, checked })
+    }
+
+    /// Problems of every task in turn, those first whose answers have the most to watch.
+    fn examples(&self) -> Vec<(String, u64)> {
+        let of_all = |index| SHOWN.map(move |task| (task.to_owned(), index));
+        (0..EXAMPLES).flat_map(of_all).collect()
     }
 }
 
@@ -43,6 +55,19 @@ fn summary(task: &dyn Task) -> String {
         _ => "problems judged by a program",
     };
     meaning.to_owned()
+}
+
+/// What the checker of a task looks at.
+fn checked(task: &dyn Task) -> &'static str {
+    match task.name() {
+        "arith" => "the number at the end",
+        "choice" => "the option that is named",
+        "program" => "the function, run on examples",
+        "lines" => "the list, item by item",
+        "grid" => "the square, by its rule",
+        "open" => "every condition that was asked for",
+        _ => "the answer",
+    }
 }
 
 #[cfg(test)]

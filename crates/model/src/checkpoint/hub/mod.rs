@@ -24,7 +24,7 @@ use super::{INDEX, WEIGHTS};
 use crate::error::{Error, Result};
 use crate::load::names_predictor;
 
-const HUB: &str = "https://huggingface.co";
+pub(super) const HUB: &str = "https://huggingface.co";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 
@@ -79,6 +79,17 @@ pub(super) fn data_files_of(
 /// The folder with the data files of a dataset: those of its training split, where the names tell.
 pub(super) fn dataset(name: &HubName, options: &HubOptions, progress: &mut dyn Progress) -> Result<PathBuf> {
     folder(Kind::Dataset(None), name, options, progress)
+}
+
+/// Asks the Hub for the smallest thing there is, whatever it answers; fails where it cannot be reached.
+pub(super) fn reach(name: &HubName, options: &HubOptions) -> Result<()> {
+    let hub =
+        Hub::new(Kind::Model(Downloaded::Description), name, options, Cache::new(options.home.join("hub")))?;
+    let config = hub.api.repo(hub.at(&name.revision)).url(CONFIG);
+    match hub.metadata(config) {
+        Err(failure) if failure.is_outage() => Err(hub.refuse(&failure)),
+        _ => Ok(()),
+    }
 }
 
 fn folder(
