@@ -42,6 +42,7 @@ impl MeasuredArgs {
             folder: std::path::Path::new(""),
             token_budget: self.token_budget,
             shard: Shard::WHOLE,
+            context: None,
         };
         Ok(generator.examples()?)
     }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::assistant::Assistant;
-use crate::dependency::{DependencySource, Predictor};
+use crate::dependency::{DependencySource, Predictor, Stability};
 use crate::error::{Error, Result};
 use crate::spelling::{self, Family, Listed, Spelled};
 use crate::strategy::{self, Strategy};
@@ -189,6 +189,8 @@ pub struct Context {
     pub registry: Registry,
     /// The dependency predictor of the backbone, if there is one.
     pub predictor: Option<Arc<Predictor>>,
+    /// The stability head of the backbone, if there is one.
+    pub stability: Option<Arc<Stability>>,
     /// A predictor of mutual information instead of total variation, if there is one.
     pub information: Option<Arc<Predictor>>,
     /// A causal model with the same tokens, if there is one.

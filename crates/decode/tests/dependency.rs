@@ -261,6 +261,7 @@ fn files_round_trip() {
         mix: Mix::Weighted(vec![0.25, 0.75]),
         scale: Some(0.2),
         metadata: metadata.clone(),
+        stability: None,
     };
     let merged = Parts { heads: vec![Head::Merged(times_transposed(&q, &k))], ..single.clone() };
     for (name, parts) in [("single", single), ("several", several), ("merged", merged)] {

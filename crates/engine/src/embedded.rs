@@ -43,6 +43,11 @@ pub fn assistant() -> Result<Option<(Spec, Store)>> {
     Ok(Some((spec, Store::from_bytes(at("assistant/model.safetensors"), files.weights)?)))
 }
 
+/// Whether a place is inside this library.
+pub(crate) fn is_own(path: &Path) -> bool {
+    path.starts_with(NAME) && !path.exists()
+}
+
 /// Its own predictor.
 pub(crate) fn predictor() -> Result<(Parts, Understanding)> {
     let store = Store::from_bytes(at("predictor.safetensors"), PREDICTOR)?;

@@ -125,8 +125,10 @@ impl Loader<'_> {
     pub fn network(mut self) -> Result<(Transformer, Context)> {
         let place = self.place()?;
         let (backbone, search) = self.weights(&place)?;
-        let predictor = search.found.map(|found| Arc::new(found.predictor));
-        let mut context = Context { predictor, ..Context::default() };
+        let (predictor, stability) =
+            search.found.map_or((None, None), |found| (found.predictor, found.stability));
+        let (predictor, stability) = (predictor.map(Arc::new), stability.map(Arc::new));
+        let mut context = Context { predictor, stability, ..Context::default() };
         self.beside.open(place.as_deref(), &backbone, None, &self.options, &mut context)?;
         Ok((backbone, context))
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use demask_decode::dependency::{Predictor, Understanding};
+use demask_decode::dependency::{Parts, Predictor, Understanding};
 use demask_decode::{Context, Registry, StrategySpec};
 use demask_model::text::Tokenizer;
 use demask_model::{Backbone, SpecialIds};
@@ -74,10 +74,22 @@ impl Model {
         Self { name: name.into(), ..self }
     }
 
-    /// The same with a dependency predictor, which must fit the backbone.
+    /// The same with a dependency predictor, which must fit the backbone; a stability head that was there read another
+    /// one's dependencies and is left out.
     pub fn with_predictor(mut self, predictor: Predictor) -> Result<Self> {
         predictor.check_fit(self.backbone.as_ref())?;
         self.context.predictor = Some(Arc::new(predictor));
+        self.context.stability = None;
+        self.understanding = None;
+        Ok(self)
+    }
+
+    /// The same with everything a predictor's file may hold: dependency, stability or both.
+    pub fn with_parts(mut self, parts: Parts) -> Result<Self> {
+        parts.check_fit(self.backbone.as_ref())?;
+        self.context.stability = parts.stability.clone().map(Arc::new);
+        self.context.predictor =
+            if parts.heads.is_empty() { None } else { Some(Arc::new(Predictor::new(parts)?)) };
         self.understanding = None;
         Ok(self)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use demask_decode::StrategySpec;
-use demask_decode::dependency::{Measure, Parts, Predictor, Understanding, file_names, files_in};
+use demask_decode::dependency::{Measure, Parts, Predictor, Stability, Understanding, file_names, files_in};
 use demask_model::Backbone;
 
 use crate::beside::measures;
@@ -23,7 +23,9 @@ const TRAINING_FREE: &str = "threshold:threshold=0.95";
 /// A predictor and what was made of its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    pub(crate) predictor: Predictor,
+    /// None where the file holds a stability head alone.
+    pub(crate) predictor: Option<Predictor>,
+    pub(crate) stability: Option<Stability>,
     pub(crate) understanding: Understanding,
 }
 
@@ -46,11 +48,12 @@ impl Search {
         (parts, understanding): (Parts, Understanding),
         backbone: &dyn Backbone,
     ) -> Result<Self> {
-        let predictor = Predictor::new(parts)?;
         let path = understanding.path.clone();
-        let fits = predictor.check_fit(backbone).and_then(|()| measures(&predictor, Measure::TotalVariation));
-        fits.map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
-        Ok(Self { found: Some(Found { predictor, understanding }), several: Vec::new() })
+        let (fits, stability) = (parts.check_fit(backbone), parts.stability.clone());
+        let predictor = if parts.heads.is_empty() { None } else { Some(Predictor::new(parts)?) };
+        let measured = |()| predictor.as_ref().map_or(Ok(()), |p| measures(p, Measure::TotalVariation));
+        fits.and_then(measured).map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
+        Ok(Self { found: Some(Found { predictor, stability, understanding }), several: Vec::new() })
     }
 
     /// Of a checkpoint folder: a file of any name, else what lies among the weights.
@@ -88,8 +91,9 @@ impl Search {
 impl Model {
     pub(crate) fn with_search(mut self, search: Search) -> Self {
         self.several = search.several;
-        if let Some(Found { predictor, understanding }) = search.found {
-            self.context.predictor = Some(Arc::new(predictor));
+        if let Some(Found { predictor, stability, understanding }) = search.found {
+            self.context.predictor = predictor.map(Arc::new);
+            self.context.stability = stability.map(Arc::new);
             self.understanding = Some(Arc::new(understanding));
         }
         self
@@ -98,6 +102,16 @@ impl Model {
     /// What was made of the predictor's file.
     pub fn understanding(&self) -> Option<&Understanding> {
         self.understanding.as_deref()
+    }
+
+    /// What the predictor's file holds, read again: for whoever trains a head beside those that are there.
+    pub fn predictor_parts(&self) -> Result<Option<Parts>> {
+        let Some(understanding) = &self.understanding else { return Ok(None) };
+        #[cfg(feature = "embedded")]
+        if crate::embedded::is_own(&understanding.path) {
+            return Ok(Some(crate::embedded::predictor()?.0));
+        }
+        Ok(Some(Parts::load(&understanding.path)?.0))
     }
 
     /// The decoder where neither caller nor checkpoint chooses: the paper's where the predictor it needs is at hand, else

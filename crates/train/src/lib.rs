@@ -12,5 +12,6 @@ pub mod predictor;
 pub mod pretrain;
 pub mod schedule;
 pub mod scope;
+pub mod stability;
 pub mod tokenizer;
 pub mod tv_cache;

@@ -42,6 +42,7 @@ fn cache_training_and_decoding_work_block_by_block() {
             folder: data.path(),
             token_budget: 8000,
             shard: Shard::WHOLE,
+            context: None,
         };
         generator.run(&mut ()).unwrap();
         let cache = Cache::open(data.path()).unwrap();

@@ -27,6 +27,7 @@ fn a_second_maker_of_a_tv_cache_is_refused_and_another_share_is_not() {
             folder,
             token_budget: 2000,
             shard,
+            context: None,
         };
         generator.run(&mut ()).map(drop).map_err(|error| error.to_string())
     };

@@ -143,6 +143,7 @@ fn another_run_is_refused_and_a_finished_one_is_left_alone() {
         folder,
         token_budget: 4000,
         shard,
+        context: None,
     };
     assert!(other.run(&mut ()).unwrap_err().to_string().contains("another"));
     std::fs::remove_file(folder.join("manifest.json")).unwrap();
@@ -164,6 +165,7 @@ fn a_folder_that_cannot_be_written_is_named() {
         folder: &inside,
         token_budget: 4000,
         shard: Shard::WHOLE,
+        context: None,
     };
     let error = generator.run(&mut ()).unwrap_err().to_string();
     assert!(error.contains("cannot write") && error.contains("cache"), "{error}");

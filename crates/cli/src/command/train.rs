@@ -7,6 +7,7 @@ pub(crate) mod predictor;
 mod prior;
 mod scope;
 mod source;
+mod stability;
 mod terminal;
 
 use anyhow::Result;
@@ -21,6 +22,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Predictor(Box<predictor::PredictorArgs>),
+    Stability(Box<stability::StabilityArgs>),
     Adjust(Box<adjust::AdjustArgs>),
     Policy(Box<policy::PolicyArgs>),
     Prior(Box<prior::PriorArgs>),
@@ -32,6 +34,7 @@ enum Command {
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Predictor(args) => predictor::run(args),
+        Command::Stability(args) => stability::run(args),
         Command::Adjust(args) => adjust::run(args),
         Command::Policy(args) => policy::run(args),
         Command::Prior(args) => prior::run(args),

@@ -11,13 +11,17 @@ use anyhow::Result;
 use clap::ValueEnum;
 use demask::train::data::Encoder;
 use demask::train::tv_cache::{
-    Cache, Generator, HiddenRows, Info, Observer, Outcome, Stored, TvCacheProgress, TvCacheSettings,
+    Cache, Generator, HiddenRows, Info, Labelling, Observer, Outcome, States, Stored, TvCacheProgress,
+    TvCacheSettings, Visits, heads,
 };
-use demask::{Shard, counted};
+use demask::{Model, Shard, counted};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::data::Data;
 use crate::args::ModelArgs;
+
+/// What is sure where nothing else is said.
+const SURE: f32 = 0.97;
 
 /// Hidden rows wider than this are not stored unless asked for: a large model's would fill the disk.
 pub(crate) const WIDEST_STORED: usize = 1024;
@@ -80,6 +84,25 @@ struct GenerateArgs {
     /// Store divergences beside total variations, for a predictor of mutual information (the strategy mi)
     #[arg(long)]
     divergence: bool,
+    /// Which states are measured
+    #[arg(long, value_enum, default_value_t = StatesArg::Random)]
+    states: StatesArg,
+    /// Decoder whose states are measured, for --states decoder [default: demask, starting with what heads there are]
+    #[arg(long, short = 's', value_name = "STRATEGY", requires = "states")]
+    strategy: Option<String>,
+    /// Sampling temperature of that decoder
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    temperature: f32,
+    /// Nucleus of that decoder
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Store stability labels: whether the most probable token of what is not above this probability changes once all
+    /// that is above it is revealed [default: none; 0.97 for --states decoder]
+    #[arg(long, value_name = "P")]
+    gamma: Option<f32>,
+    /// Measure no dependency, so that a state costs two passes
+    #[arg(long)]
+    labels_only: bool,
     /// Responses per parquet file; a killed run repeats at most one file
     #[arg(long, default_value_t = 64, value_name = "N")]
     responses_per_file: usize,
@@ -120,6 +143,14 @@ pub(crate) enum HiddenArg {
     Both,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StatesArg {
+    /// Random masks of the responses, as in the paper
+    Random,
+    /// States that a decoder visits on their prompts
+    Decoder,
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StoredArg {
     /// 16-bit floating point
@@ -143,7 +174,7 @@ fn generate(args: &GenerateArgs) -> Result<()> {
     // Small models pre-trained on the tasks end a response with EOS alone.
     let end_of_turn = !args.no_end_of_turn && matches!(data, Data::Files(_));
     let encoder = Encoder::new(model.tokenizer().clone(), template).with_end_of_turn(end_of_turn);
-    let settings = args.settings(model.backbone().spec().hidden);
+    let settings = args.settings(&model);
     let generator = Generator {
         backbone: model.backbone(),
         source: &*data.source(&encoder),
@@ -151,6 +182,7 @@ fn generate(args: &GenerateArgs) -> Result<()> {
         folder: &args.out,
         token_budget: args.token_budget,
         shard: args.shard.unwrap_or_default(),
+        context: Some(model.context()),
     };
     let mut terminal = Terminal::default();
     let outcome = generator.run(&mut terminal);
@@ -165,6 +197,9 @@ fn generate(args: &GenerateArgs) -> Result<()> {
                 counted(manifest.pairs() as usize, "pair"),
                 counted(manifest.refused(), "row")
             );
+            if manifest.labels() > 0 {
+                println!("{} with a stability label", counted(manifest.labels() as usize, "position"));
+            }
             if manifest.refused() > 0 {
                 eprintln!("the refused rows and reasons are in {}", args.out.join("refused.jsonl").display());
             }
@@ -180,8 +215,22 @@ fn generate(args: &GenerateArgs) -> Result<()> {
 }
 
 impl GenerateArgs {
-    fn settings(&self, width: usize) -> TvCacheSettings {
-        let hidden = hidden_rows(self.hidden, width, WIDEST_STORED);
+    fn settings(&self, model: &Model) -> TvCacheSettings {
+        let hidden = hidden_rows(self.hidden, model.backbone().spec().hidden, WIDEST_STORED);
+        let gamma = self.gamma.or((self.states == StatesArg::Decoder || self.labels_only).then_some(SURE));
+        let states = match self.states {
+            StatesArg::Random => States::Random,
+            StatesArg::Decoder => {
+                let (context, gamma) = (model.context(), gamma.unwrap_or(SURE));
+                let usual = || usual_decoder(context.predictor.is_some(), context.stability.is_some(), gamma);
+                States::Decoder(Visits {
+                    strategy: self.strategy.clone().unwrap_or_else(usual),
+                    temperature: self.temperature,
+                    top_p: self.top_p,
+                    heads: heads(context),
+                })
+            }
+        };
         let hidden_dtype = match self.hidden_dtype {
             StoredArg::F16 => Stored::F16,
             StoredArg::F32 => Stored::F32,
@@ -189,7 +238,7 @@ impl GenerateArgs {
         TvCacheSettings {
             seed: self.seed,
             masks_per_response: self.masks_per_response,
-            repeat_share: self.repeat_share,
+            repeat_share: if self.labels_only { 0.0 } else { self.repeat_share },
             pad_to: self.pad_to.clone(),
             max_tokens: self.max_tokens,
             max_response: self.max_response,
@@ -198,7 +247,18 @@ impl GenerateArgs {
             hidden,
             hidden_dtype,
             divergence: self.divergence,
+            states,
+            stability: gamma.map(|gamma| Labelling { gamma, alone: self.labels_only }),
         }
+    }
+}
+
+/// The decoder whose states are visited where none is chosen: the one that will decode with the heads there are.
+pub(crate) fn usual_decoder(predictor: bool, stability: bool, gamma: f32) -> String {
+    match (predictor, stability) {
+        (true, true) => format!("demask:start=stable,tau=0.4,gamma={gamma}"),
+        (true, false) => format!("demask:start=confident,tau=0.4,gamma={gamma}"),
+        (false, _) => "threshold:threshold=0.95".into(),
     }
 }
 
@@ -222,6 +282,9 @@ fn info(args: &InfoArgs) -> Result<()> {
         for row in cache.refused()? {
             println!("row {} {}", row.row, row.why);
         }
+    }
+    if !cache.header().settings.measures_dependency() {
+        return Ok(());
     }
     let picture = args.picture.clone().unwrap_or_else(|| args.cache.join("info"));
     info.draw(&picture)?;

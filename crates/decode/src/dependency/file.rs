@@ -4,7 +4,8 @@
 //! `head.N.w_q` …), `projection.first` and `projection.second`, `mix`; every matrix `[in, out]`.
 //! Metadata: `demask_predictor`, `d`, `layout`, `hidden_row` (`i` or `i-1`), `final_norm` (`after` or
 //! `before`), `merged`, `heads`, `mix`, `activation`, `scale`, `trained_on`, `validation_mse`,
-//! `backbone`, `measure` (`tv` or `kl`), and the `demask_part` of all trained parts.
+//! `backbone`, `measure` (`tv` or `kl`), and the `demask_part` of all trained parts. The stability head lies in the same
+//! file, see [`stability_file`]; a file may hold either head or both.
 //!
 //! Files of other programs are read by their names and shapes, and [`Understanding`] says what was
 //! made of them. Invariant: nothing is guessed silently; what cannot be told is refused.
@@ -22,6 +23,8 @@ use crate::dependency::beside::{Calibrated, file_names, files_in};
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
 use crate::dependency::reading::{ROW_ASSUMED, Reading};
+use crate::dependency::stability::StabilityAbout;
+use crate::dependency::stability_file;
 use crate::error::{Error, Result};
 
 /// The predictor of a checkpoint folder.
@@ -55,6 +58,8 @@ pub struct Understanding {
     pub projection: Option<(usize, Activation)>,
     /// What it says of itself.
     pub metadata: Metadata,
+    /// Width between the layers of the stability head and what is known of it, if there is one.
+    pub stability: Option<(usize, StabilityAbout)>,
     /// What the file does not say and was taken for granted.
     pub assumed: Vec<String>,
     /// Tensors that are not part of the predictor.
@@ -85,34 +90,42 @@ impl Predictor {
 
     /// Refuses a backbone this predictor was not made for.
     pub fn check_fit(&self, backbone: &dyn Backbone) -> Result<()> {
-        let spec = backbone.spec();
-        let refuse = |why: String| Err(Error::Predictor(why));
-        if self.width() != spec.hidden {
-            return refuse(format!(
-                "the predictor reads hidden rows of width {} but the backbone's are {} wide; it belongs to another \
-                 model",
-                self.width(),
-                spec.hidden
-            ));
-        }
-        if self.metadata().final_norm == FinalNorm::Before {
-            return refuse(
-                "the predictor was trained on hidden rows before the final norm, but a backbone gives them after it; \
-                 train one on those"
-                    .into(),
-            );
-        }
-        match &self.metadata().backbone {
-            Some(trained) if !backbone.answers_to(trained) => refuse(format!(
-                "the predictor was trained on backbone {trained} but this one is {}; train one for it",
-                backbone.fingerprint()
-            )),
-            _ => Ok(()),
-        }
+        check_fit(self.width(), self.metadata(), backbone)
+    }
+}
+
+fn check_fit(width: usize, about: &Metadata, backbone: &dyn Backbone) -> Result<()> {
+    let spec = backbone.spec();
+    let refuse = |why: String| Err(Error::Predictor(why));
+    if width != spec.hidden {
+        return refuse(format!(
+            "the predictor reads hidden rows of width {width} but the backbone's are {} wide; it belongs to another \
+             model",
+            spec.hidden
+        ));
+    }
+    if about.final_norm == FinalNorm::Before {
+        return refuse(
+            "the predictor was trained on hidden rows before the final norm, but a backbone gives them after it; \
+             train one on those"
+                .into(),
+        );
+    }
+    match &about.backbone {
+        Some(trained) if !backbone.answers_to(trained) => refuse(format!(
+            "the predictor was trained on backbone {trained} but this one is {}; train one for it",
+            backbone.fingerprint()
+        )),
+        _ => Ok(()),
     }
 }
 
 impl Parts {
+    /// Refuses a backbone these parts were not made for.
+    pub fn check_fit(&self, backbone: &dyn Backbone) -> Result<()> {
+        check_fit(self.width(), &self.metadata, backbone)
+    }
+
     /// Reads a predictor's file, or the predictor in a folder: a file of any name, or tensors among a model's own.
     pub fn load(path: &Path) -> Result<(Self, Understanding)> {
         if !path.is_dir() {
@@ -179,6 +192,7 @@ impl Parts {
         if let Mix::Weighted(weights) = &self.mix {
             tensors.push(("mix".into(), Mapped::from_f32(&[weights.len()], weights.clone())));
         }
+        tensors.extend(self.stability.iter().flat_map(stability_file::tensors));
         write::file(path, &tensors, &self.about())?;
         Ok(())
     }
@@ -209,7 +223,8 @@ impl Parts {
             ("measure", Some(measure.name().into())),
             ("demask_part", Some("predictor".into())),
         ];
-        fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        let fields = fields.into_iter().chain(self.stability.iter().flat_map(stability_file::metadata));
+        fields.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
 }
 
@@ -238,17 +253,23 @@ impl fmt::Display for Summary<'_> {
         let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, measure } =
             &self.metadata;
         let dtypes: Vec<String> = self.dtypes.iter().map(ToString::to_string).collect();
-        write!(
-            f,
-            "{} of width {}, {} as {}, {}; reads hidden row {} {} the final norm",
-            if self.heads == 1 { "one head".to_owned() } else { format!("{} heads", self.heads) },
-            self.width,
-            if self.merged { "merged W" } else { "W_Q and W_K" },
-            if self.layout == Layout::InOut { "[in, out]" } else { "[out, in]" },
-            dtypes.join(" and "),
-            hidden_row,
-            if *final_norm == FinalNorm::After { "after" } else { "before" },
-        )?;
+        match self.heads {
+            0 => write!(f, "no head of dependency")?,
+            1 => write!(f, "one head")?,
+            several => write!(f, "{several} heads")?,
+        }
+        write!(f, " of width {}", self.width)?;
+        if self.heads > 0 {
+            write!(
+                f,
+                ", {} as {}, {}",
+                if self.merged { "merged W" } else { "W_Q and W_K" },
+                if self.layout == Layout::InOut { "[in, out]" } else { "[out, in]" },
+                dtypes.join(" and "),
+            )?;
+        }
+        let side = if *final_norm == FinalNorm::After { "after" } else { "before" };
+        write!(f, "; reads hidden row {hidden_row} {side} the final norm")?;
         if let Some((inner, activation)) = self.projection {
             write!(f, "; projection through {inner} with {activation:?}")?;
         }
@@ -263,6 +284,15 @@ impl fmt::Display for Summary<'_> {
         }
         if let Some(backbone) = backbone {
             write!(f, "; backbone {backbone}")?;
+        }
+        if let Some((inner, about)) = &self.stability {
+            write!(f, "; a stability head through {inner}")?;
+            if let Some(gamma) = about.gamma {
+                write!(f, " for what is sure above {gamma}")?;
+            }
+            if let Some((loss, baseline)) = about.loss {
+                write!(f, ", log-loss {loss:.4} (constant rate {baseline:.4})")?;
+            }
         }
         if !self.assumed.is_empty() {
             write!(f, "; assumed: {}", self.assumed.join(", "))?;

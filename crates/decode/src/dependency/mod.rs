@@ -2,15 +2,19 @@
 //! is expected to change the distribution at position i, in total variation.
 //!
 //! Two sources: the learned [`Predictor`] (one product over hidden rows) and the [`Oracle`] (reveal
-//! and measure). The oracle also makes the TV cache and checks sub-additivity.
+//! and measure). The oracle also makes the TV cache and checks sub-additivity. In the predictor's file
+//! lies the [`Stability`] head, which tells which positions had better wait for what is sure.
 
 mod beside;
+mod feature;
 mod file;
 mod names;
 mod oracle;
 mod parts;
 mod predictor;
 mod reading;
+mod stability;
+mod stability_file;
 
 use demask_model::HiddenRow;
 
@@ -18,10 +22,12 @@ use crate::error::Result;
 use crate::strategy::Step;
 
 pub use beside::{Calibrated, file_names, files_in};
+pub use feature::{Feature, Opinion, features};
 pub use file::{FILE_NAME, Layout, Understanding};
 pub use oracle::{Draws, Masked, Measure, Oracle, Reveals, Set};
 pub use parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};
 pub use predictor::{Predictor, softplus};
+pub use stability::{Stability, StabilityAbout, StabilityWeights};
 
 /// Something that tells the dependency matrix of a step.
 pub trait DependencySource: Send + Sync {

@@ -1,9 +1,10 @@
-//! What a dependency predictor consists of, as it is trained and stored: heads, projection, mix, and
-//! what is known of it.
+//! What a dependency predictor consists of, as it is trained and stored: heads, projection, mix, what
+//! is known of it, and the stability head beside them.
 
 use demask_model::{HiddenRow, Rows};
 
 use crate::dependency::Measure;
+use crate::dependency::stability::Stability;
 use crate::error::{Error, Result};
 
 /// How the heads' matrices become one.
@@ -104,7 +105,7 @@ pub struct Projection {
 /// Everything a predictor consists of, as it is trained and stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts {
-    /// One or more heads.
+    /// The heads of dependency; none where the stability head stands alone.
     pub heads: Vec<Head>,
     /// What comes before the heads, if anything.
     pub projection: Option<Projection>,
@@ -115,6 +116,8 @@ pub struct Parts {
     pub scale: Option<f32>,
     /// What is known of it.
     pub metadata: Metadata,
+    /// The stability head, if there is one.
+    pub stability: Option<Stability>,
 }
 
 impl Parts {
@@ -126,12 +129,23 @@ impl Parts {
             mix: Mix::Mean,
             scale: None,
             metadata,
+            stability: None,
         }
+    }
+
+    /// A stability head alone.
+    pub fn stable(head: Stability, metadata: Metadata) -> Self {
+        let (heads, projection, mix, scale) = (Vec::new(), None, Mix::Mean, None);
+        Self { heads, projection, mix, scale, metadata, stability: Some(head) }
     }
 
     /// Width of the backbone's hidden rows that it reads.
     pub fn width(&self) -> usize {
-        self.projection.as_ref().map_or_else(|| self.head_width(), |p| p.first.len())
+        match (&self.projection, &self.stability) {
+            (Some(projection), _) => projection.first.len(),
+            (None, Some(alone)) if self.heads.is_empty() => alone.width(),
+            _ => self.head_width(),
+        }
     }
 
     /// Width of the rows the heads read.
@@ -149,6 +163,20 @@ impl Parts {
             Err(Error::Predictor(format!("the predictor does not fit together: {problem}")))
         };
         let width = self.head_width();
+        if let Some(head) = &self.stability {
+            if head.width() != self.width() || head.hidden_row() != self.metadata.hidden_row {
+                return refuse(format!(
+                    "the stability head does not read hidden rows of width {}",
+                    self.width()
+                ));
+            }
+            if self.heads.is_empty() {
+                return match head.reads_dependency() || self.projection.is_some() {
+                    true => refuse("the stability head reads dependencies, and nothing predicts them".into()),
+                    false => Ok(()),
+                };
+            }
+        }
         if width == 0 {
             return refuse("it has no head".into());
         }

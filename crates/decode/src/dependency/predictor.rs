@@ -8,6 +8,7 @@
 //! Invariant: a predictor that exists has matrices that fit one another and finite numbers.
 
 use demask_kernels::{Weights, gemm, least_run};
+use demask_model::hash::Hash;
 use demask_model::{HiddenRow, Rows};
 use rayon::prelude::*;
 
@@ -48,6 +49,9 @@ impl Predictor {
     /// From its parts.
     pub fn new(parts: Parts) -> Result<Self> {
         parts.check()?;
+        if parts.heads.is_empty() {
+            return Err(Error::Predictor("its file holds a stability head and none of dependency".into()));
+        }
         let (width, head_width) = (parts.width(), parts.head_width());
         let prepare = |head: &Head| match head {
             Head::Merged(w) => Bilinear::Merged(transpose(w)),
@@ -74,7 +78,7 @@ impl Predictor {
     /// From one merged `W` per head, row-major `[in, out]`.
     pub fn from_merged(d: usize, heads: Vec<Vec<f32>>, mix: Mix, metadata: Metadata) -> Result<Self> {
         let heads = heads.into_iter().map(|data| Head::Merged(Rows { data, width: d })).collect();
-        Self::new(Parts { heads, projection: None, mix, scale: None, metadata })
+        Self::new(Parts { heads, projection: None, mix, scale: None, metadata, stability: None })
     }
 
     /// From `W_Q` and `W_K` per head, row-major `[in, out]` (`q = h·W_Q`).
@@ -86,7 +90,7 @@ impl Predictor {
     ) -> Result<Self> {
         let rows = |data: &Vec<f32>| Rows { data: data.clone(), width: data.len() / d.max(1) };
         let heads = heads.iter().map(|(q, k)| Head::Pair { query: rows(q), key: rows(k) }).collect();
-        Self::new(Parts { heads, projection: None, mix, scale: None, metadata })
+        Self::new(Parts { heads, projection: None, mix, scale: None, metadata, stability: None })
     }
 
     /// Width of the hidden rows it reads.
@@ -102,6 +106,15 @@ impl Predictor {
     /// What its file says.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Tells predictors apart by what they predict, to three digits, for a fixed input.
+    pub fn fingerprint(&self) -> String {
+        let wave = |i: usize| ((i * 2_654_435_761) % 1009) as f32 / 504.5 - 1.0;
+        let hidden = Rows { data: (0..6 * self.width).map(wave).collect(), width: self.width };
+        let digits =
+            self.predict(&hidden).data().iter().map(|v| (v * 1e3).round() as u64).collect::<Vec<_>>();
+        digits.into_iter().fold(Hash::new(), Hash::word).to_string()
     }
 
     /// `D̂` over hidden rows `[|M|, d]`.
@@ -267,7 +280,14 @@ mod tests {
     }
 
     fn parts(heads: Vec<Head>) -> Parts {
-        Parts { heads, projection: None, mix: Mix::Mean, scale: None, metadata: Metadata::new(HiddenRow::I) }
+        Parts {
+            heads,
+            projection: None,
+            mix: Mix::Mean,
+            scale: None,
+            metadata: Metadata::new(HiddenRow::I),
+            stability: None,
+        }
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use crate::dependency::file::{Layout, Understanding};
 use crate::dependency::names::{self, Role};
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};
 use crate::dependency::predictor::transpose;
+use crate::dependency::stability_file;
 use crate::error::{Error, Result};
 
 /// Said where a file does not tell its hidden row.
@@ -61,7 +62,9 @@ impl<'a> Reading<'a> {
 
     /// The tensors that are the predictor's; none where they do not look like one.
     pub(super) fn tensors(&self) -> Vec<String> {
-        self.roles().map_or_else(|_| Vec::new(), |found| found.into_values().collect())
+        let stable =
+            self.names.iter().filter(|name| stability_file::is_part(name)).map(|&name| name.to_owned());
+        self.roles().map_or_else(|_| Vec::new(), |found| found.into_values().chain(stable).collect())
     }
 
     /// The parts, and what was made of the file.
@@ -82,20 +85,23 @@ impl<'a> Reading<'a> {
         let (layers, mix) = (all(Role::Projection), all(Role::Mix).pop());
         let projection = self.projection(layers)?;
         let heads = self.heads(query, key, merged)?;
-        let parts = Parts {
+        let mut parts = Parts {
             projection,
             mix: mix.map_or(Mix::Mean, |m| Mix::Weighted(m.data)),
             scale: self.number("scale")?.map(|s| s as f32),
             metadata: self.metadata()?,
             heads,
+            stability: None,
         };
+        let row = parts.metadata.hidden_row;
+        parts.stability = stability_file::read(self.store, &self.names, &self.about, row)?;
         parts.check().map_err(|error| self.bad(&error.to_string()))?;
         if let Some(d) = self.number("d")?.filter(|&d| d != parts.width() as f64) {
             return Err(
                 self.bad(&format!("its metadata says d = {d} but its matrices read {}", parts.width()))
             );
         }
-        let merged = parts.heads.iter().all(|h| matches!(h, Head::Merged(_)));
+        let merged = !parts.heads.is_empty() && parts.heads.iter().all(|h| matches!(h, Head::Merged(_)));
         let understanding = Understanding {
             path: self.store.path().to_path_buf(),
             width: parts.width(),
@@ -106,7 +112,8 @@ impl<'a> Reading<'a> {
             projection: parts.projection.as_ref().map(|p| (p.first.width, p.activation)),
             metadata: parts.metadata.clone(),
             assumed: self.assumed,
-            ignored: self.names.len() - found.len(),
+            ignored: self.names.iter().filter(|name| !stability_file::is_part(name)).count() - found.len(),
+            stability: parts.stability.as_ref().map(|head| (head.inner(), head.about().clone())),
             beside: self.beside,
         };
         Ok((parts, understanding))
@@ -114,7 +121,9 @@ impl<'a> Reading<'a> {
 
     /// Which tensor plays which part.
     fn roles(&self) -> Result<BTreeMap<(Role, usize), String>> {
-        let candidates = names::candidates(self.names.iter().copied());
+        let others = self.names.iter().copied().filter(|name| !stability_file::is_part(name));
+        let alone = others.clone().count() < self.names.len();
+        let candidates = names::candidates(others);
         let mut found = BTreeMap::new();
         for &name in &candidates {
             let Some(part) = names::parse(name) else { continue };
@@ -131,13 +140,19 @@ impl<'a> Reading<'a> {
                 return Err(self.bad(&format!("`{other}` and `{name}` both look like its {}", part.role)));
             }
         }
-        if found.is_empty() && (!self.among_others || candidates.iter().any(|name| names_predictor(name))) {
+        if found.is_empty()
+            && !alone
+            && (!self.among_others || candidates.iter().any(|name| names_predictor(name)))
+        {
             // A lone square matrix of any name can only be W.
             let square = |name: &&str| self.store.shape(name).is_ok_and(|s| s.len() == 2 && s[0] == s[1]);
             let mut squares = candidates.iter().copied().filter(square);
             if let (Some(name), None) = (squares.next(), squares.next()) {
                 found.insert((Role::Merged, 0), name.to_owned());
             }
+        }
+        if alone && found.is_empty() {
+            return Ok(found);
         }
         if !found.keys().any(|(role, _)| matches!(role, Role::Query | Role::Key | Role::Merged)) {
             return Err(
@@ -228,7 +243,7 @@ impl<'a> Reading<'a> {
         } else {
             query.into_iter().zip(key).map(pair).collect()
         };
-        if self.about.contains_key("heads") && heads.len() != said {
+        if self.about.get("heads").is_some_and(|_| heads.len() != said) && !heads.is_empty() {
             return Err(self.bad(&format!("its metadata says heads = {said} but it holds {}", heads.len())));
         }
         Ok(heads)

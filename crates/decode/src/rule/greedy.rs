@@ -97,6 +97,43 @@ pub fn limited_subset(
         Start::Confident | Start::Anchored => most_confident(confidence),
         Start::Independent => least_dependent(dependency, confidence, thresholds.gamma),
     };
+    let mut subset = subset_from(first, dependency, confidence, thresholds, limit);
+    if thresholds.start == Start::Anchored && confidence[first] > thresholds.gamma {
+        join_leftmost(&mut subset, dependency, limit);
+    }
+    subset
+}
+
+/// An anchored set takes the left-most last, if its dependency on the set fits.
+fn join_leftmost(subset: &mut Subset, dependency: &Dependency, limit: Limit) {
+    if subset.chosen.contains(&0) {
+        return;
+    }
+    let delta = subset.chosen.iter().map(|&s| dependency.on(0, s)).sum();
+    if limit.allows(subset.budget.used, delta, subset.budget.limit) {
+        subset.budget.used += delta;
+        subset.chosen.push(0);
+    }
+}
+
+/// Algorithm 2 from a position that somebody else chose, see [`stable_start`](crate::rule::stable_start);
+/// `thresholds.start` means nothing here.
+///
+/// # Panics
+/// As [`greedy_subset`], or if `first` is not one of the positions.
+pub fn subset_from(
+    first: usize,
+    dependency: &Dependency,
+    confidence: &[f32],
+    thresholds: Thresholds,
+    limit: Limit,
+) -> Subset {
+    let size = confidence.len();
+    assert!(
+        first < size && dependency.len() == size,
+        "dependency of {} for {size} positions",
+        dependency.len()
+    );
     let mut candidates: Vec<usize> =
         (0..size).filter(|&c| c != first && confidence[c] > thresholds.gamma).collect();
     let mut cost = vec![0.0_f32; size];
@@ -127,13 +164,6 @@ pub fn limited_subset(
         newest = candidates.remove(slot);
         chosen.push(newest);
     };
-    if thresholds.start == Start::Anchored && confidence[first] > thresholds.gamma && !chosen.contains(&0) {
-        let delta = chosen.iter().map(|&s| dependency.on(0, s)).sum();
-        if limit.allows(accumulated, delta, thresholds.tau) {
-            accumulated += delta;
-            chosen.push(0);
-        }
-    }
     Subset { chosen, budget: Budget { limit: thresholds.tau, used: accumulated }, stop }
 }
 
@@ -154,7 +184,7 @@ fn transposed(dependency: &Dependency) -> Vec<f32> {
     columns
 }
 
-fn most_confident(confidence: &[f32]) -> usize {
+pub(super) fn most_confident(confidence: &[f32]) -> usize {
     let mut best = 0;
     for (i, &c) in confidence.iter().enumerate() {
         if c > confidence[best] {

@@ -12,15 +12,17 @@ mod rank;
 mod revision;
 mod schedule;
 mod seen;
+mod stable;
 mod transfer;
 
 pub use confidence::{Confidence, SCORE};
 pub use discount::{DISCOUNT, DISCOUNT_BY, Discount};
 pub use graph::{attention, independent};
-pub use greedy::{Limit, Start, Subset, Thresholds, greedy_subset, limited_subset};
+pub use greedy::{Limit, Start, Subset, Thresholds, greedy_subset, limited_subset, subset_from};
 pub use history::History;
 pub use rank::{kept_rows, passing, prefix, top_k};
 pub use revision::Revision;
 pub use schedule::{EPS, EVEN_STEPS, SHARING, Schedule, TIMESTEPS, TOKENS_PER_STEP, timestep_ratio};
 pub use seen::Seen;
+pub use stable::{Before, Last, stable_start};
 pub use transfer::{above_or_best, planned};

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use crate::dependency::{Dependency, DependencySource, Draws, Oracle};
+use crate::dependency::{Dependency, DependencySource, Draws, Opinion, Oracle, Predictor, Stability};
 use crate::error::{Error, Result};
 use crate::registry::{Cost, Entry, Kind, Param, Values};
-use crate::rule::{Limit, Revision, Start, Thresholds, limited_subset};
+use crate::rule::{Last, Limit, Revision, Start, Thresholds, limited_subset, stable_start, subset_from};
 use crate::strategy::{Needs, Selection, Step, Strategy};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -34,9 +34,16 @@ pub(super) const ENTRY: Entry = Entry {
         Param {
             key: "start",
             default: "leftmost",
-            kind: Kind::Choice(&["leftmost", "confident", "independent", "anchored"]),
-            help: "what opens the set: the left-most mask, the surest, of the sure ones the least dependent, or (anchored) \
-                   the surest, and the left-most joins last if it depends little on the set",
+            kind: Kind::Choice(&["leftmost", "confident", "independent", "anchored", "stable"]),
+            help: "what opens the set: the left-most mask, the surest, of the sure ones the least dependent, (anchored) \
+                   the surest, and the left-most joins last if it depends little on the set, or (stable) the left-most \
+                   unsure one that the stability head expects to stay what it is, else the surest",
+        },
+        Param {
+            key: "kappa",
+            default: "0.02",
+            kind: Kind::Number(0.0, 1.0),
+            help: "for start=stable: greatest probability that the token would change once all sure ones are known",
         },
         Param {
             key: "confidence",
@@ -101,6 +108,18 @@ struct Demask {
     both: bool,
     limit: Limit,
     source: Arc<dyn DependencySource>,
+    stable: Option<Stable>,
+}
+
+/// The learned start.
+struct Stable {
+    kappa: f32,
+    head: Arc<Stability>,
+    /// What the head's features of dependency are made of, if it has any.
+    predictor: Option<Arc<Predictor>>,
+    /// Whether that is also the source of the selection.
+    shared: bool,
+    last: Last,
 }
 
 fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
@@ -111,6 +130,16 @@ fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
         "anchored" => Start::Anchored,
         _ => Start::Leftmost,
     };
+    let stable = if values.text("start") == "stable" { Some(Stable::of(values)?) } else { None };
+    let rows = (source.hidden_row(), stable.as_ref().map(|stable| stable.head.hidden_row()));
+    if let (Some(own), Some(head)) = rows
+        && own != head
+    {
+        let why = format!(
+            "reads hidden row {own} for dependency and {head} for stability; it can read one of them"
+        );
+        return Err(Error::Refused { strategy: "demask".into(), why });
+    }
     let (tau, gamma) = (values.number("tau") as f32, values.number("gamma") as f32);
     let given = |key: &str| values.text(key).parse::<f32>().ok();
     Ok(Box::new(Demask {
@@ -121,7 +150,44 @@ fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
         both: values.text("charge") == "both",
         limit: if values.text("budget") == "position" { Limit::Position } else { Limit::Sum },
         source,
+        stable,
     }))
+}
+
+impl Stable {
+    fn of(values: &Values<'_>) -> Result<Self> {
+        let what = "a stability head for start=stable, which the predictor's file may hold; train one, or start otherwise";
+        let missing = || Error::Missing { strategy: "demask".into(), what: what.into() };
+        let head = values.context.stability.clone().ok_or_else(missing)?;
+        let predictor = values.context.predictor.clone().filter(|_| head.reads_dependency());
+        if head.reads_dependency() && predictor.is_none() {
+            return Err(Error::NoPredictor { strategy: "demask:start=stable".into() });
+        }
+        let shared = predictor.is_some() && values.text("dependency") == "predictor";
+        Ok(Self { kappa: values.number("kappa") as f32, head, predictor, shared, last: Last::default() })
+    }
+
+    /// Which mask opens the set.
+    fn start(
+        &mut self,
+        step: &Step<'_>,
+        dependency: &Dependency,
+        confidence: &[f32],
+        gamma: f32,
+    ) -> Result<usize> {
+        let before = self.last.advance(step.masked, step.marginals);
+        let opinions: Vec<Opinion> =
+            step.marginals.iter().zip(before).map(|(m, before)| Opinion::new(m, before)).collect();
+        let hidden =
+            step.hidden.ok_or_else(|| Error::Predictor("the forward pass returned no hidden rows".into()))?;
+        let own = match &self.predictor {
+            Some(predictor) if !self.shared => Some(predictor.predict(hidden)),
+            _ => None,
+        };
+        let read = self.predictor.as_ref().map(|_| own.as_ref().unwrap_or(dependency));
+        let change = self.head.change(hidden, &opinions, read, gamma)?;
+        Ok(stable_start(confidence, &change, gamma, self.kappa))
+    }
 }
 
 fn source(values: &Values<'_>) -> Result<Arc<dyn DependencySource>> {
@@ -141,7 +207,8 @@ fn source(values: &Values<'_>) -> Result<Arc<dyn DependencySource>> {
 
 impl Strategy for Demask {
     fn needs(&self) -> Needs {
-        Needs { hidden: self.source.hidden_row(), ..Needs::default() }
+        let stable = self.stable.as_ref().map(|stable| stable.head.hidden_row());
+        Needs { hidden: stable.or(self.source.hidden_row()), ..Needs::default() }
     }
 
     fn revises(&self) -> bool {
@@ -156,8 +223,14 @@ impl Strategy for Demask {
             .collect();
         let dependency = self.source.dependency(step)?;
         let charged = self.both.then(|| larger_direction(&dependency));
-        let subset =
-            limited_subset(charged.as_ref().unwrap_or(&dependency), &confidence, self.now(step), self.limit);
+        let (charged, now) = (charged.as_ref().unwrap_or(&dependency), self.now(step));
+        let subset = match &mut self.stable {
+            None => limited_subset(charged, &confidence, now, self.limit),
+            Some(stable) => {
+                let first = stable.start(step, &dependency, &confidence, now.gamma)?;
+                subset_from(first, charged, &confidence, now, self.limit)
+            }
+        };
         let remask =
             self.revision.as_mut().map(|r| r.commit(step, &dependency, &subset.chosen)).unwrap_or_default();
         Ok(Selection {
@@ -219,6 +292,7 @@ mod tests {
             both: false,
             limit: Limit::Sum,
             source: Arc::new(Fixed(source)),
+            stable: None,
         }
     }
 

@@ -5,9 +5,7 @@ use std::path::Path;
 use demask_decode::dependency::{Predictor, Understanding};
 use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
 use demask_engine::{Decoding, Model};
-use demask_model::Rows;
 use demask_model::checkpoint::write::replace;
-use demask_model::hash::Hash;
 use serde::{Deserialize, Serialize};
 
 use super::journal::Keyed;
@@ -27,6 +25,9 @@ pub struct RunHeader {
     pub precision: String,
     /// Fingerprint of the dependency predictor.
     pub predictor: Option<String>,
+    /// Fingerprint of the stability head.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stability: Option<String>,
     /// What was made of the predictor's file; compared where both runs say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub understood: Option<String>,
@@ -62,6 +63,7 @@ impl RunHeader {
             backbone: model.backbone().fingerprint(),
             precision: model.backbone().precision(),
             predictor: model.predictor().map(predictor_fingerprint),
+            stability: model.context().stability.as_ref().map(|head| head.fingerprint()),
             understood: model.understanding().map(Understanding::summary),
             split: split.into(),
             sampling: decoding.sampling(&model.defaults().sampling)?,
@@ -96,11 +98,7 @@ impl RunHeader {
 
 /// Tells predictors apart by what they predict, to three digits, for a fixed input.
 pub fn predictor_fingerprint(predictor: &Predictor) -> String {
-    let width = predictor.width();
-    let wave = |i: usize| ((i * 2_654_435_761) % 1009) as f32 / 504.5 - 1.0;
-    let hidden = Rows { data: (0..6 * width).map(wave).collect(), width };
-    let dependency = predictor.predict(&hidden);
-    dependency.data().iter().fold(Hash::new(), |hash, v| hash.word((v * 1e3).round() as u64)).to_string()
+    predictor.fingerprint()
 }
 
 /// One item, answered.

@@ -40,6 +40,10 @@ impl<'a> Examples<'a> {
             let allowed = "total variation, because the cache stores no divergences; generate one that does";
             return Err(Error::Setting { name: "the target", value: measure.name().into(), allowed });
         }
+        if !cache.header().settings.measures_dependency() {
+            let allowed = "stability, because the cache stores no dependencies; generate one that does";
+            return Err(Error::Setting { name: "the target", value: measure.name().into(), allowed });
+        }
         let stored = cache.header().settings.hidden.has(row);
         let columns = Columns {
             tokens: !stored,

@@ -19,5 +19,6 @@ pub use examples::Examples;
 pub(crate) use report::rank_correlation;
 pub use report::{Bin, Report};
 pub use run::{Fit, FitProgress, Fitted, Watcher, best};
+pub(crate) use split::held_out;
 pub use split::{Place, Split};
 pub(crate) use state::State;

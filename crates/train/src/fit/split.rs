@@ -80,7 +80,8 @@ impl Split {
     }
 }
 
-fn held_out(id: &str, share: f64) -> bool {
+/// Whether a response is held out.
+pub(crate) fn held_out(id: &str, share: f64) -> bool {
     Rng::named(SPLIT_SEED, id).uniform(Purpose::Mask, 0, 0) < share
 }
 

@@ -244,6 +244,7 @@ impl Model {
             mix,
             scale: None,
             metadata,
+            stability: None,
         }
     }
 

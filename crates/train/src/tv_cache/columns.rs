@@ -28,6 +28,8 @@ const POSITIONS: &str = "positions";
 const REVEALED: &str = "revealed";
 const DEPENDENCY: &str = "dependency";
 const DIVERGENCE: &str = "divergence";
+const OPINIONS: &str = "opinions";
+const CHANGES: &str = "changes";
 const HIDDEN_I: &str = "hidden_i";
 const HIDDEN_I_MINUS_1: &str = "hidden_i_minus_1";
 
@@ -36,16 +38,18 @@ const HIDDEN_I_MINUS_1: &str = "hidden_i_minus_1";
 pub(super) struct Kept {
     pub(super) hidden: HiddenRows,
     pub(super) divergence: bool,
+    pub(super) labels: bool,
 }
 
 impl Kept {
     pub(super) fn of(settings: &TvCacheSettings) -> Self {
-        Self { hidden: settings.hidden, divergence: settings.divergence }
+        let TvCacheSettings { hidden, divergence, stability, .. } = settings;
+        Self { hidden: *hidden, divergence: *divergence, labels: stability.is_some() }
     }
 }
 
 /// The columns of a file that stores these.
-pub(super) fn schema(Kept { hidden, divergence }: Kept) -> Result<Type> {
+pub(super) fn schema(Kept { hidden, divergence, labels }: Kept) -> Result<Type> {
     let list = |name| {
         format!("required group {name} (LIST) {{ repeated group list {{ required int32 element; }} }}\n")
     };
@@ -64,6 +68,9 @@ pub(super) fn schema(Kept { hidden, divergence }: Kept) -> Result<Type> {
     if hidden.has(HiddenRow::IMinusOne) {
         text += &matrix(HIDDEN_I_MINUS_1);
     }
+    if labels {
+        text += &(matrix(OPINIONS) + &list(CHANGES));
+    }
     parse_message_type(&(text + "}"))
 }
 
@@ -71,7 +78,7 @@ pub(super) fn schema(Kept { hidden, divergence }: Kept) -> Result<Type> {
 pub(super) fn write<W: Write + Send>(
     out: &mut SerializedFileWriter<W>,
     rows: &[Example],
-    Kept { hidden, divergence }: Kept,
+    Kept { hidden, divergence, labels }: Kept,
 ) -> Result<()> {
     let mut group = out.next_row_group()?;
     let numbers = |value: fn(&Example) -> u32| rows.iter().map(|row| value(row) as i32).collect::<Vec<_>>();
@@ -94,6 +101,10 @@ pub(super) fn write<W: Write + Send>(
     }
     if hidden.has(HiddenRow::IMinusOne) {
         matrices(&mut group, rows, |row| row.hidden_i_minus_1.as_ref())?;
+    }
+    if labels {
+        matrices(&mut group, rows, |row| row.opinions.as_ref())?;
+        lists(&mut group, rows, |row| row.changes.iter().map(|&c| c as i32).collect())?;
     }
     group.close()?;
     Ok(())
@@ -168,6 +179,8 @@ pub(super) fn read(
     let divergence = if wanted.divergence { group.plain::<ByteArrayType>(DIVERGENCE)? } else { None };
     let hidden_i = if wanted.hidden_i { group.plain::<ByteArrayType>(HIDDEN_I)? } else { None };
     let before = if wanted.hidden_i_minus_1 { group.plain::<ByteArrayType>(HIDDEN_I_MINUS_1)? } else { None };
+    let opinions = if wanted.labels { group.plain::<ByteArrayType>(OPINIONS)? } else { None };
+    let changes = if wanted.labels { group.lists(CHANGES)? } else { None };
     let list =
         |lists: &Option<Vec<Vec<u32>>>, row: usize| lists.as_ref().map_or_else(Vec::new, |l| l[row].clone());
     let matrix = |column: &Option<Vec<ByteArray>>, row: usize, dtype| {
@@ -187,6 +200,8 @@ pub(super) fn read(
             divergence: matrix(&divergence, row, Stored::F16),
             hidden_i: matrix(&hidden_i, row, hidden),
             hidden_i_minus_1: matrix(&before, row, hidden),
+            opinions: matrix(&opinions, row, Stored::F32),
+            changes: list(&changes, row),
         })
     };
     Ok((0..group.rows).map(example).collect())

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use demask_decode::dependency::Measure;
+use demask_decode::dependency::{Measure, Opinion};
 use demask_model::file::Pending;
 use half::f16;
 use parquet::basic::{Compression, ZstdLevel};
@@ -18,6 +18,7 @@ use parquet::file::writer::SerializedFileWriter;
 use serde::{Deserialize, Serialize};
 
 use super::columns::{self, Kept};
+use super::label;
 use crate::error::{Error, Result};
 
 /// Payload after which a row group is closed; bounds the memory of writer and readers.
@@ -117,9 +118,24 @@ pub struct Example {
     pub hidden_i: Option<Numbers>,
     /// Hidden rows `i-1`, where stored.
     pub hidden_i_minus_1: Option<Numbers>,
+    /// What the model thinks of the positions, `|M|×5`, where labels are stored; read them with [`Self::opinions`].
+    pub opinions: Option<Numbers>,
+    /// Of each position whether its most probable token changes once all sure ones are revealed: [`KEEPS`](super::KEEPS),
+    /// [`CHANGES`](super::CHANGES) or [`UNLABELLED`](super::UNLABELLED).
+    pub changes: Vec<u32>,
 }
 
 impl Example {
+    /// What the model thinks of the positions, where labels are stored.
+    pub fn opinions(&self) -> Vec<Opinion> {
+        self.opinions.as_ref().map(label::opinions).unwrap_or_default()
+    }
+
+    /// Positions with a label.
+    pub fn labelled(&self) -> usize {
+        self.changes.iter().filter(|&&change| change != label::UNLABELLED).count()
+    }
+
     /// What was measured, by one of the measures that are stored.
     pub fn measured(&self, measure: Measure) -> Vec<f32> {
         match measure {
@@ -129,7 +145,7 @@ impl Example {
     }
 
     fn payload(&self) -> usize {
-        let hidden = [&self.hidden_i, &self.hidden_i_minus_1, &self.divergence];
+        let hidden = [&self.hidden_i, &self.hidden_i_minus_1, &self.divergence, &self.opinions];
         let hidden: usize = hidden.iter().filter_map(|h| h.as_ref()).map(|h| h.bytes.len()).sum();
         4 * (self.tokens.len() + 2 * self.positions.len()) + self.dependency.bytes.len() + hidden
     }

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use demask_decode::batch::fitting;
+use demask_decode::registry::Context;
 use demask_engine::Shard;
 use demask_model::files::{self, Lock};
 use demask_model::{Backbone, SpecialIds};
@@ -14,11 +16,12 @@ use super::columns::Kept;
 use super::format::{Example, Writer};
 use super::manifest::{FileEntry, Manifest, TvCacheHeader};
 use super::mask::{padded, randomness};
-use super::measure::{Masking, Measure, tasks};
+use super::measure::{Masking, Measure, tasks, visited};
 use super::progress::{Observer, TvCacheProgress};
 use super::read::{footer, name};
 use super::settings::TvCacheSettings;
 use super::source::{Response, ResponseSource};
+use super::states::{States, heads, visit};
 use crate::data::Refused;
 use crate::error::{Error, Result};
 
@@ -37,6 +40,8 @@ pub struct Generator<'a> {
     pub token_budget: usize,
     /// Which files to make, so that several machines can work on one folder.
     pub shard: Shard,
+    /// What the decoder may use whose states are measured; the settings say which decoder, if any.
+    pub context: Option<&'a Context>,
 }
 
 /// How a run ended.
@@ -61,6 +66,7 @@ impl Generator<'_> {
     /// Makes the files that are missing; writes the manifest if then all are there.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Outcome> {
         self.settings.check()?;
+        self.check_decoder()?;
         if self.shard.index >= self.shard.count {
             let value = format!("{}/{}", self.shard.index, self.shard.count);
             return Err(Error::Setting { name: "the shard", value, allowed: "i/n with i from 0 to n-1" });
@@ -121,14 +127,14 @@ impl Generator<'_> {
     fn make_file(&self, header: &TvCacheHeader, file: usize, done: &mut dyn FnMut(Step)) -> Result<()> {
         let (responses, refused) = self.read(self.range(header, file))?;
         done(Step { responses: refused.len(), refused: refused.len(), ..Step::default() });
-        let tasks: Vec<Masking<'_>> =
-            responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
+        let tasks = self.tasks(&responses)?;
         let path = self.path(file);
         // What a killed run of this share left of it; other shares have files of their own.
         files::clean_of(&path);
         let mut writer = Writer::new(&path, Kept::of(self.settings));
         let (responses, refusals) = (responses.len(), refused.len());
-        let mut entry = FileEntry { name: name(file), responses, examples: 0, pairs: 0, refused: refusals };
+        let mut entry =
+            FileEntry { name: name(file), responses, examples: 0, pairs: 0, refused: refusals, labels: 0 };
         let measure =
             Measure { backbone: self.backbone, settings: self.settings, token_budget: self.token_budget };
         measure.each(&tasks, &mut |group, later, examples| {
@@ -138,7 +144,8 @@ impl Generator<'_> {
             for example in examples {
                 let masked = example.positions.len() as u64;
                 entry.examples += 1;
-                entry.pairs += masked * (masked - 1);
+                entry.pairs += if self.settings.measures_dependency() { masked * (masked - 1) } else { 0 };
+                entry.labels += example.labelled() as u64;
                 writer.push(example)?;
             }
             done(step);
@@ -157,10 +164,10 @@ impl Generator<'_> {
     /// Measures all responses and keeps the examples in memory: for a few of them, where nothing is to be written.
     pub fn examples(&self) -> Result<Vec<Example>> {
         self.settings.check()?;
+        self.check_decoder()?;
         let header = TvCacheHeader::new(self.backbone, self.source, self.settings);
         let (responses, _) = self.read(0..header.responses)?;
-        let tasks: Vec<Masking<'_>> =
-            responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
+        let tasks = self.tasks(&responses)?;
         let measure =
             Measure { backbone: self.backbone, settings: self.settings, token_budget: self.token_budget };
         let mut all = Vec::new();
@@ -215,8 +222,42 @@ impl Generator<'_> {
         }
     }
 
-    fn tasks<'a>(&self, response: &'a Response, tokens: &'a [u32]) -> Vec<Masking<'a>> {
-        tasks(self.settings, response, tokens, self.backbone.spec())
+    /// What is to be measured of these responses.
+    fn tasks<'a>(&self, responses: &'a [Placed]) -> Result<Vec<Masking<'a>>> {
+        let States::Decoder(visits) = &self.settings.states else {
+            let spec = self.backbone.spec();
+            return Ok(responses
+                .iter()
+                .flat_map(|(r, tokens)| tasks(self.settings, r, tokens, spec))
+                .collect());
+        };
+        let none = Context::default();
+        let context = self.context.unwrap_or(&none);
+        let mut all = Vec::new();
+        let mut rest = responses;
+        while !rest.is_empty() {
+            let sizes = rest.iter().map(|(_, tokens)| [tokens.len()]);
+            let (group, later) = rest.split_at(fitting(sizes, [self.token_budget]));
+            let prompts: Vec<(&Response, usize)> =
+                group.iter().map(|(r, tokens)| (r, tokens.len() - r.prompt.len())).collect();
+            let journeys = visit(self.backbone, context, visits, self.settings, &prompts)?;
+            for ((response, _), journey) in group.iter().zip(journeys) {
+                all.extend(visited(self.settings, response, journey, self.backbone.spec().ids.mask));
+            }
+            rest = later;
+        }
+        Ok(all)
+    }
+
+    /// Refuses heads other than those the settings name, which the rows depend on.
+    fn check_decoder(&self) -> Result<()> {
+        let States::Decoder(visits) = &self.settings.states else { return Ok(()) };
+        let own = self.context.map(heads).unwrap_or_default();
+        if visits.heads == own {
+            return Ok(());
+        }
+        let value = format!("{:?} where the decoder's are {own:?}", visits.heads);
+        Err(Error::Setting { name: "the record of the heads", value, allowed: "of the decoder that is used" })
     }
 
     fn complete(&self, header: TvCacheHeader) -> Result<Outcome> {

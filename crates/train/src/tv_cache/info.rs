@@ -9,6 +9,7 @@ use super::figure::InfoFigure;
 use super::manifest::Manifest;
 use super::profile::{Distances, Repeats};
 use super::read::{Cache, Columns};
+use super::states::States;
 use crate::error::Result;
 use demask_engine::counted;
 
@@ -41,10 +42,15 @@ pub struct Info {
 impl Info {
     /// Reads every matrix of a cache once.
     pub fn of(cache: &Cache) -> Result<Self> {
+        let measured = cache.header().settings.measures_dependency();
         let mut tally = Tally { fewest: usize::MAX, counts: vec![0; VALUES], ..Tally::default() };
         let columns = Columns { dependency: true, ..Columns::default() };
         for file in 0..cache.manifest().files.len() {
             for example in cache.read(file, columns)? {
+                if !measured {
+                    tally.add_masks(example.positions.len());
+                    continue;
+                }
                 tally.add(&example.id, example.mask, &example.positions, example.dependency.to_f32());
             }
         }
@@ -107,11 +113,15 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, id: &str, mask: u32, positions: &[usize], dependency: Vec<f32>) {
-        let size = positions.len();
+    fn add_masks(&mut self, size: usize) {
         self.fewest = self.fewest.min(size);
         self.most = self.most.max(size);
         self.masked += size;
+    }
+
+    fn add(&mut self, id: &str, mask: u32, positions: &[usize], dependency: Vec<f32>) {
+        let size = positions.len();
+        self.add_masks(size);
         for (index, &value) in dependency.iter().enumerate().filter(|(index, _)| index / size != index % size)
         {
             debug_assert!(index < size * size, "a dependency matrix is square");
@@ -152,6 +162,16 @@ impl fmt::Display for Info {
             "masked     {} to {}, mean {:.1} per example",
             self.masked.0, self.masked.2, self.masked.1
         )?;
+        if let States::Decoder(visits) = &header.settings.states {
+            writeln!(f, "states     visited by {}", visits.strategy)?;
+        }
+        if let Some(labelling) = header.settings.stability {
+            let labels = counted(manifest.labels() as usize, "unsure position");
+            writeln!(f, "labels     {labels}, where what is above {} was revealed", labelling.gamma)?;
+        }
+        if !header.settings.measures_dependency() {
+            return Ok(());
+        }
         writeln!(
             f,
             "D          mean {:.5}, variance {:.6} (the error of the best constant)",

@@ -97,6 +97,13 @@ pub struct FileEntry {
     pub pairs: u64,
     /// Rows of the source that could not be used.
     pub refused: usize,
+    /// Positions with a stability label.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub labels: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The table of contents, written when every file is there.
@@ -190,6 +197,11 @@ impl Manifest {
     /// Off-diagonal pairs of all files.
     pub fn pairs(&self) -> u64 {
         self.files.iter().map(|file| file.pairs).sum()
+    }
+
+    /// Positions with a stability label, of all files.
+    pub fn labels(&self) -> u64 {
+        self.files.iter().map(|file| file.labels).sum()
     }
 
     /// Rows of the source that could not be used.

@@ -60,6 +60,17 @@ impl Mask {
     /// Mask number `index` of a response (two tokens at least) that occupies `response` of its canvas.
     pub(super) fn draw(settings: &TvCacheSettings, rng: Rng, index: u32, response: Range<usize>) -> Self {
         let RandomMask { ratio, positions } = RandomMask::draw(rng, u64::from(index), response);
+        Self::given(settings, rng, index, ratio, positions)
+    }
+
+    /// Mask number `index` with these positions, which somebody else chose.
+    pub(super) fn given(
+        settings: &TvCacheSettings,
+        rng: Rng,
+        index: u32,
+        ratio: f64,
+        positions: Vec<usize>,
+    ) -> Self {
         let repeated = rng.uniform(Purpose::Mask, u64::from(index), REPEAT) < settings.repeat_share;
         Self { ratio, positions, draws: 1 + u32::from(repeated) }
     }

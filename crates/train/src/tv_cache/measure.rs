@@ -2,28 +2,39 @@
 //!
 //! Memory is bounded by the token budget, and by the base logits of the examples that are measured together.
 
+use std::borrow::Cow;
+
 use demask_decode::batch::measured_together;
 use demask_decode::dependency::{Dependency, Masked, Measure as Distance, Reveals};
 use demask_decode::probe::BackboneProbe;
+use demask_decode::rule::Before;
 use demask_model::{Backbone, HiddenRow, Rows, Spec};
 
 use super::format::{Example, Numbers, Stored};
+use super::label::{self, Labels};
 use super::mask::{self, Mask, randomness};
-use super::settings::TvCacheSettings;
+use super::settings::{Labelling, TvCacheSettings};
 use super::source::Response;
+use super::states::{Journey, Visited};
 use crate::error::Result;
 
 /// A canvas to measure.
 pub(super) struct Masking<'a> {
     response: &'a Response,
-    /// Prompt and response with its end.
-    tokens: &'a [u32],
+    /// Prompt and response with its end; of a decoder's state what was decided, and what it finally wrote elsewhere.
+    tokens: Cow<'a, [u32]>,
     /// The same with the mask applied.
     canvas: Vec<u32>,
     index: u32,
     mask: Mask,
     /// Hidden rows to keep, ascending.
     rows: Vec<usize>,
+    /// The step before at the masks, of a decoder's state.
+    before: Vec<Option<Before>>,
+    /// Whether single tokens are revealed.
+    reveals: bool,
+    /// Whether it is labelled.
+    labelled: bool,
 }
 
 impl Masking<'_> {
@@ -44,7 +55,8 @@ impl Masking<'_> {
 
     /// Canvases that it puts through the backbone.
     pub(super) fn passes(&self) -> usize {
-        1 + self.mask.positions.len() * self.mask.draws as usize
+        let reveals = if self.reveals { self.mask.positions.len() * self.mask.draws as usize } else { 0 };
+        1 + reveals + usize::from(self.labelled)
     }
 
     /// Tokens that it puts through the backbone.
@@ -65,22 +77,44 @@ pub(super) fn tasks<'a>(
     let task = |index| {
         let place = mask::place(spec, rng, index, whole.clone());
         let mask = Mask::draw(settings, rng, index, place);
-        Masking::new(response, tokens, index, mask, settings, spec.ids.mask)
+        let mut canvas = tokens.to_vec();
+        mask.positions.iter().for_each(|&position| canvas[position] = spec.ids.mask);
+        Masking::new(response, Cow::Borrowed(tokens), canvas, index, mask, settings)
     };
     (0..settings.masks_per_response).map(task).collect()
+}
+
+/// The states of a decoder's way to a response.
+pub(super) fn visited<'a>(
+    settings: &TvCacheSettings,
+    response: &'a Response,
+    Journey { states, text }: Journey,
+    mask_id: u32,
+) -> Vec<Masking<'a>> {
+    let rng = randomness(settings, &response.id);
+    let length = text.len() - response.prompt.len();
+    let task = |(index, state): (usize, Visited)| {
+        let Visited { canvas, masked, before } = state;
+        let mut tokens = canvas.clone();
+        for (token, &written) in tokens.iter_mut().zip(&text).filter(|(token, _)| **token == mask_id) {
+            *token = written;
+        }
+        let ratio = masked.len() as f64 / length as f64;
+        let mask = Mask::given(settings, rng, index as u32, ratio, masked);
+        Masking { before, ..Masking::new(response, Cow::Owned(tokens), canvas, index as u32, mask, settings) }
+    };
+    states.into_iter().enumerate().map(task).collect()
 }
 
 impl<'a> Masking<'a> {
     fn new(
         response: &'a Response,
-        tokens: &'a [u32],
+        tokens: Cow<'a, [u32]>,
+        canvas: Vec<u32>,
         index: u32,
         mask: Mask,
         settings: &TvCacheSettings,
-        mask_id: u32,
     ) -> Self {
-        let mut canvas = tokens.to_vec();
-        mask.positions.iter().for_each(|&position| canvas[position] = mask_id);
         let mut rows = Vec::new();
         for row in [HiddenRow::I, HiddenRow::IMinusOne] {
             if settings.hidden.has(row) {
@@ -89,7 +123,8 @@ impl<'a> Masking<'a> {
         }
         rows.sort_unstable();
         rows.dedup();
-        Self { response, tokens, canvas, index, mask, rows }
+        let (reveals, labelled) = (settings.measures_dependency(), settings.stability.is_some());
+        Self { response, tokens, canvas, index, mask, rows, before: Vec::new(), reveals, labelled }
     }
 }
 
@@ -127,20 +162,33 @@ impl Measure<'_> {
         let canvases: Vec<Masked<'_>> = tasks.iter().map(masked).collect();
         let bases = Reveals::measure_each(&probe, &canvases)?;
         let mask_id = self.backbone.spec().ids.mask;
+        let labels = match self.settings.stability {
+            None => vec![Labels::default(); tasks.len()],
+            Some(Labelling { gamma, .. }) => {
+                let states = tasks.iter().zip(&bases);
+                let states: Vec<_> = states.map(|(t, b)| (b, t.canvas.as_slice(), t.positions())).collect();
+                label::label(&probe, &states, gamma, mask_id)?
+            }
+        };
+        if !self.settings.measures_dependency() {
+            let each = tasks.iter().zip(&bases).zip(&labels);
+            return Ok(each
+                .map(|((task, base), labels)| {
+                    let example = example(task, 0, &[], &Dependency::default(), base.hidden(), self.settings);
+                    with_labels(example, task, labels)
+                })
+                .collect());
+        }
         let mut draws = Vec::new();
-        for (task, base) in tasks.iter().zip(&bases) {
+        for ((task, base), labels) in tasks.iter().zip(&bases).zip(&labels) {
             let rng = randomness(self.settings, &task.response.id);
             for draw in 0..task.mask.draws {
-                draws.push((
-                    task,
-                    draw,
-                    base,
-                    base.draw(rng, u64::from(task.index), u64::from(draw), mask_id),
-                ));
+                let revealed = base.draw(rng, u64::from(task.index), u64::from(draw), mask_id);
+                draws.push((task, draw, base, revealed, labels));
             }
         }
         let reveals: Vec<(&Reveals<'_>, &[u32])> =
-            draws.iter().map(|(_, _, base, y)| (*base, y.as_slice())).collect();
+            draws.iter().map(|(_, _, base, y, _)| (*base, y.as_slice())).collect();
         let measured: Vec<(Dependency, Option<Dependency>)> = if self.settings.divergence {
             let both = [Distance::TotalVariation, Distance::Divergence];
             let all = Reveals::reveal_all(both, &probe, &reveals)?;
@@ -148,13 +196,21 @@ impl Measure<'_> {
         } else {
             Reveals::reveal_each(&probe, &reveals)?.into_iter().map(|tv| (tv, None)).collect()
         };
-        let examples = draws.iter().zip(&measured).map(|((task, draw, base, revealed), (tv, kl))| {
+        let examples = draws.iter().zip(&measured).map(|((task, draw, base, revealed, labels), (tv, kl))| {
             let divergence = kl.as_ref().map(|kl| Numbers::new(Stored::F16, kl.data()));
             let example = example(task, *draw, revealed, tv, base.hidden(), self.settings);
-            Example { divergence, ..example }
+            with_labels(Example { divergence, ..example }, task, labels)
         });
         Ok(examples.collect())
     }
+}
+
+fn with_labels(example: Example, task: &Masking<'_>, labels: &Labels) -> Example {
+    if !task.labelled {
+        return example;
+    }
+    let opinions = Some(label::stored(&labels.opinions, &task.before));
+    Example { opinions, changes: labels.changes.clone(), ..example }
 }
 
 fn masked<'t>(task: &'t Masking<'_>) -> Masked<'t> {
@@ -196,5 +252,7 @@ fn example(
         } else {
             None
         },
+        opinions: None,
+        changes: Vec::new(),
     }
 }

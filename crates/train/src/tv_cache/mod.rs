@@ -1,4 +1,5 @@
-//! The TV cache, phase 1 of section 4.3: for random masks of real responses, the measured `D(y)` of every masked pair.
+//! The TV cache, phase 1 of section 4.3: for random masks of real responses (or for states that a decoder visits), the
+//! measured `D(y)` of every masked pair, and the labels that the stability head learns from.
 //!
 //! A cache is a folder of parquet files of a fixed number of responses each, and a `manifest.json` that is written
 //! last; `docs/tv-cache.md` describes the columns. Invariant: a row is a function of (seed, response id, mask index,
@@ -10,6 +11,7 @@ mod figure;
 mod format;
 mod generate;
 mod info;
+mod label;
 mod manifest;
 mod mask;
 mod measure;
@@ -18,14 +20,17 @@ mod progress;
 mod read;
 mod settings;
 mod source;
+mod states;
 
 pub use format::{Example, Numbers, Stored};
 pub use generate::{Generator, Outcome};
 pub use info::Info;
+pub use label::{CHANGES, KEEPS, UNLABELLED};
 pub use manifest::{FileEntry, Manifest, TvCacheHeader};
 pub use mask::Mask;
 pub use profile::{Distances, Repeats};
 pub use progress::{Observer, TvCacheProgress};
 pub use read::{Cache, Columns};
-pub use settings::{HiddenRows, TvCacheSettings};
+pub use settings::{HiddenRows, Labelling, TvCacheSettings};
 pub use source::{Generated, Response, ResponseSource};
+pub use states::{States, Visits, heads};

@@ -9,6 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::columns;
 use super::format::Example;
+use super::label::NUMBERS;
 use super::manifest::{self, FileEntry, Manifest, TvCacheHeader};
 use crate::data::Refused;
 use crate::error::{Error, Result};
@@ -26,12 +27,20 @@ pub struct Columns {
     pub hidden_i: bool,
     /// Hidden rows `i-1`.
     pub hidden_i_minus_1: bool,
+    /// Opinions and stability labels, where stored.
+    pub labels: bool,
 }
 
 impl Columns {
     /// All that are stored.
-    pub const ALL: Self =
-        Self { tokens: true, dependency: true, divergence: true, hidden_i: true, hidden_i_minus_1: true };
+    pub const ALL: Self = Self {
+        tokens: true,
+        dependency: true,
+        divergence: true,
+        hidden_i: true,
+        hidden_i_minus_1: true,
+        labels: true,
+    };
 
     /// The matrices of one measure.
     pub fn of(measure: Measure) -> Self {
@@ -104,6 +113,8 @@ impl Cache {
             let group = group.ok_or_else(|| damaged("does not have the documented columns".into()))?;
             rows.extend(group);
         }
+        let measured = self.header().settings.measures_dependency();
+        let wanted = Columns { dependency: wanted.dependency && measured, ..wanted };
         if let Some(row) = rows.iter().position(|row| !fits(row, wanted, self.header().d)) {
             return Err(damaged(format!("row {row} has matrices of another size than its positions say")));
         }
@@ -123,6 +134,10 @@ fn fits(example: &Example, columns: Columns, d: usize) -> bool {
     (!columns.dependency || example.dependency.len() == masked * masked)
         && example.divergence.as_ref().is_none_or(|d| d.len() == masked * masked)
         && (!columns.tokens || example.positions.iter().all(|&p| p < example.tokens.len()))
+        && example
+            .opinions
+            .as_ref()
+            .is_none_or(|o| o.len() == masked * NUMBERS && example.changes.len() == masked)
         && hidden.iter().filter_map(|rows| rows.as_ref()).all(|rows| rows.len() == masked * d)
 }
 

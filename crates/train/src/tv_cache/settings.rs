@@ -4,6 +4,7 @@ use demask_model::HiddenRow;
 use serde::{Deserialize, Serialize};
 
 use super::format::Stored;
+use super::states::States;
 use crate::error::{Error, Result};
 
 /// Which hidden rows are stored, so that training needs no backbone.
@@ -59,6 +60,23 @@ pub struct TvCacheSettings {
     /// Whether `KL(after ‖ before)` is stored beside the total variation, for a predictor of mutual information.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub divergence: bool,
+    /// Where the masks come from.
+    #[serde(skip_serializing_if = "States::is_random")]
+    pub states: States,
+    /// Stability labels, if they are stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stability: Option<Labelling>,
+}
+
+/// How stability labels are made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Labelling {
+    /// Positions above this are sure and revealed.
+    pub gamma: f32,
+    /// Nothing else is measured: a state costs two passes instead of one per mask.
+    #[serde(default)]
+    pub alone: bool,
 }
 
 impl Default for TvCacheSettings {
@@ -75,6 +93,8 @@ impl Default for TvCacheSettings {
             hidden: HiddenRows::default(),
             hidden_dtype: Stored::F16,
             divergence: false,
+            states: States::Random,
+            stability: None,
         }
     }
 }
@@ -101,6 +121,11 @@ impl TvCacheSettings {
         }
     }
 
+    /// Whether dependencies are measured.
+    pub fn measures_dependency(&self) -> bool {
+        self.stability.is_none_or(|labels| !labels.alone)
+    }
+
     /// Refuses values that make no cache.
     pub fn check(&self) -> Result<()> {
         let refuse = |name, value: String, allowed| Err(Error::Setting { name, value, allowed });
@@ -109,6 +134,19 @@ impl TvCacheSettings {
         }
         if !(0.0..=1.0).contains(&self.repeat_share) {
             return refuse("the share of repeated draws", self.repeat_share.to_string(), "between 0 and 1");
+        }
+        if let Some(Labelling { gamma, alone }) = self.stability {
+            if !(0.0..1.0).contains(&gamma) {
+                return refuse("what counts as sure", gamma.to_string(), "at least 0 and below 1");
+            }
+            if alone && (self.divergence || self.repeat_share > 0.0) {
+                let value = "stability labels alone".into();
+                return refuse(
+                    "what is measured",
+                    value,
+                    "more, where divergences or second draws are wanted",
+                );
+            }
         }
         if self.responses_per_file == 0 {
             return refuse("responses per file", "0".into(), "at least 1");

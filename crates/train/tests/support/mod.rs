@@ -85,7 +85,8 @@ pub fn generate(
     shard: Shard,
 ) -> Outcome {
     let backbone = backbone();
-    let generator = Generator { backbone: &backbone, source, settings, folder, token_budget, shard };
+    let generator =
+        Generator { backbone: &backbone, source, settings, folder, token_budget, shard, context: None };
     generator.run(&mut ()).unwrap()
 }
 

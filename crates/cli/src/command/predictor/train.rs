@@ -77,6 +77,7 @@ pub fn run(args: &Args) -> Result<()> {
         folder: &folder,
         token_budget: args.token_budget,
         shard: Shard::WHOLE,
+        context: None,
     };
     let start = Instant::now();
     let estimate = Estimate::measure(&generator, &config)?;
