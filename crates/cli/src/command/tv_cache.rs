@@ -4,6 +4,7 @@
 
 pub(crate) mod data;
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,13 +12,15 @@ use anyhow::Result;
 use clap::ValueEnum;
 use demask::train::data::Encoder;
 use demask::train::tv_cache::{
-    Cache, Generator, HiddenRows, Info, Observer, Outcome, Stored, TvCacheProgress, TvCacheSettings,
+    Cache, Claim, Generator, HiddenRows, Info, Observer, Outcome, Stored, TvCacheProgress, TvCacheSettings,
 };
 use demask::{Shard, counted};
-use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use self::data::Data;
 use crate::args::ModelArgs;
+use crate::host::{Host, Progress};
+use crate::shard;
 
 /// Hidden rows wider than this are not stored unless asked for: a large model's would fill the disk.
 pub(crate) const WIDEST_STORED: usize = 1024;
@@ -86,9 +89,17 @@ struct GenerateArgs {
     /// Tokens that go through the model at once; bounds the memory
     #[arg(long, default_value_t = 8192, value_name = "N")]
     token_budget: usize,
-    /// Make only every n-th file, counting from 0: 0/4 … 3/4 on four machines with one folder
-    #[arg(long, value_name = "I/N")]
+    /// Make only every n-th file, counting from 0: 0/4 … 3/4 on four machines with one folder; auto asks the cluster's
+    /// scheduler
+    #[arg(long, value_name = "I/N|auto", value_parser = shard::read)]
     shard: Option<Shard>,
+    /// Do not refuse a share that another process works on: the first to finish a file gives it its name. For schedulers
+    /// that start lost work again
+    #[arg(long)]
+    fenced: bool,
+    /// Only tell how many files the cache has
+    #[arg(long)]
+    plan: bool,
     /// Seed of masks and draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -129,15 +140,15 @@ enum StoredArg {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     match &args.command {
-        Command::Generate(args) => generate(args),
-        Command::Info(args) => info(args),
+        Command::Generate(args) => generate(args, host),
+        Command::Info(args) => info(args, host),
     }
 }
 
-fn generate(args: &GenerateArgs) -> Result<()> {
-    let model = args.model.open()?;
+fn generate(args: &GenerateArgs, host: &mut Host<'_>) -> Result<()> {
+    let model = host.open(&args.model)?;
     let template = model.text().chat().filter(|_| !args.raw).cloned();
     let data = Data::open(&args.data, args.limit, args.seed)?;
     // Small models pre-trained on the tasks end a response with EOS alone.
@@ -151,30 +162,38 @@ fn generate(args: &GenerateArgs) -> Result<()> {
         folder: &args.out,
         token_budget: args.token_budget,
         shard: args.shard.unwrap_or_default(),
+        claim: if args.fenced { Claim::Fence } else { Claim::Lock },
     };
-    let mut terminal = Terminal::default();
-    let outcome = generator.run(&mut terminal);
-    terminal.end();
+    if args.plan {
+        let files = generator.files()?;
+        host.result = json!({ "all_files": files });
+        return host.say(&format!("{}: {}\n", args.out.display(), counted(files, "file")));
+    }
+    let outcome = generator.run(&mut Watched(host));
+    host.clear();
+    let folder = args.out.display();
     match outcome? {
         Outcome::Finished(manifest) => {
-            println!(
-                "{}: {} of {}, {}, {} refused",
-                args.out.display(),
+            host.result = json!({ "files": manifest.files.len(), "all_files": manifest.files.len() });
+            host.say(&format!(
+                "{folder}: {} of {}, {}, {} refused\n",
                 counted(manifest.examples(), "example"),
                 counted(manifest.responses(), "response"),
                 counted(manifest.pairs() as usize, "pair"),
                 counted(manifest.refused(), "row")
-            );
+            ))?;
             if manifest.refused() > 0 {
-                eprintln!("the refused rows and reasons are in {}", args.out.join("refused.jsonl").display());
+                let list = args.out.join("refused.jsonl");
+                host.note(&format!("the refused rows and reasons are in {}", list.display()));
             }
         }
         Outcome::Waiting { files, all_files } => {
-            println!(
-                "{}: {files} of {all_files} files are there; the other shards are missing",
-                args.out.display()
-            );
+            host.result = json!({ "files": files, "all_files": all_files });
+            host.say(&format!(
+                "{folder}: {files} of {all_files} files are there; the other shards are missing\n"
+            ))?;
         }
+        Outcome::Stopped => host.say(&format!("{folder}: stopped; the same command continues\n"))?,
     }
     Ok(())
 }
@@ -214,49 +233,34 @@ pub(crate) fn hidden_rows(chosen: Option<HiddenArg>, width: usize, widest: usize
     }
 }
 
-fn info(args: &InfoArgs) -> Result<()> {
+fn info(args: &InfoArgs, host: &mut Host<'_>) -> Result<()> {
     let cache = Cache::open(&args.cache)?;
     let info = Info::of(&cache)?;
-    print!("{info}");
+    let mut out = info.to_string();
     if args.refused {
         for row in cache.refused()? {
-            println!("row {} {}", row.row, row.why);
+            out += &format!("row {} {}\n", row.row, row.why);
         }
     }
     let picture = args.picture.clone().unwrap_or_else(|| args.cache.join("info"));
     info.draw(&picture)?;
-    println!("picture    {} and .png", picture.with_extension("svg").display());
-    Ok(())
+    out += &format!("picture    {} and .png\n", picture.with_extension("svg").display());
+    host.say(&out)
 }
 
-/// A progress bar on standard error.
-#[derive(Default)]
-pub(crate) struct Terminal {
-    bar: Option<ProgressBar>,
-}
+/// Tells the host how far it is.
+pub(crate) struct Watched<'h, 'a>(pub &'h mut Host<'a>);
 
-impl Terminal {
-    pub(crate) fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl Observer for Terminal {
-    fn on_progress(&mut self, progress: &TvCacheProgress) {
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(progress.all_responses as u64);
-            if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} responses {msg}") {
-                bar.set_style(style);
-            }
-            bar
-        });
-        bar.set_position(progress.responses as u64);
-        if let Some(left) = progress.left() {
-            let (examples, tokens) = (progress.examples_per_second(), progress.tokens_per_second());
-            bar.set_message(format!("{examples:.1} examples/s, {tokens:.0} tokens/s, {} left", clock(left)));
-        }
+impl Observer for Watched<'_, '_> {
+    fn on_progress(&mut self, progress: &TvCacheProgress) -> ControlFlow<()> {
+        let (examples, tokens) = (progress.examples_per_second(), progress.tokens_per_second());
+        let speed = |left| format!("{examples:.1} examples/s, {tokens:.0} tokens/s, {} left", clock(left));
+        self.0.show(&Progress {
+            unit: "responses",
+            done: progress.responses as u64,
+            total: progress.all_responses as u64,
+            message: progress.left().map(speed).unwrap_or_default(),
+        })
     }
 }
 

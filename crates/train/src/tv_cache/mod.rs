@@ -20,7 +20,7 @@ mod settings;
 mod source;
 
 pub use format::{Example, Numbers, Stored};
-pub use generate::{Generator, Outcome};
+pub use generate::{Claim, Generator, Outcome};
 pub use info::Info;
 pub use manifest::{FileEntry, Manifest, TvCacheHeader};
 pub use mask::Mask;
