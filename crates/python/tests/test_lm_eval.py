@@ -66,7 +66,7 @@ def test_the_same_answers_as_our_runner(tasks: Path, model: demask.Model) -> Non
 def test_likelihoods_choose(tasks: Path, model: demask.Model) -> None:
     (tasks / "choice.jsonl").write_text(
         "".join(
-            json.dumps({"question": f"{a} + {b} =", "choices": [f" {a + b}", " blue"], "gold": 0}) + "\n"
+            json.dumps({"question": f"{a} + {b} =", "choices": [f"{a + b}", "blue"], "gold": 0}) + "\n"
             for a, b in [(2, 3), (4, 5), (1, 6), (7, 8)]
         )
     )
