@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use demask::{Model, counted};
 use demask::decode::dependency::Measure;
 use demask::model::checkpoint::Dtype;
 use demask::model::{Backbone, HiddenRow};
 use demask::train::fit::{Config, Fit, FitProgress, Fitted, Report, Watcher, best};
 use demask::train::tv_cache::Cache;
+use demask::{Model, counted};
 use serde_json::json;
 
 use super::terminal::stop_on_signals;
