@@ -179,7 +179,11 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Completions(args) => command::completions::run(&args),
         // Taken before this: they work for others, or have exit codes of their own.
         Command::TvCache(_) | Command::Train(_) | Command::Predictor(_) | Command::Validate(_) => Ok(()),
-        Command::Eval(_) | Command::Lab(_) | Command::Sweep(_) | Command::SandboxExec(_) | Command::TemplateExec => Ok(()),
+        Command::Eval(_)
+        | Command::Lab(_)
+        | Command::Sweep(_)
+        | Command::SandboxExec(_)
+        | Command::TemplateExec => Ok(()),
     }
 }
 

@@ -21,8 +21,15 @@ fn both_toy_predictors_are_told_by_what_they_predict() {
         ..TvCacheSettings::default()
     };
     let (settings, shard, folder) = (&settings, Shard::WHOLE, std::path::Path::new(""));
-    let generator =
-        Generator { backbone: &backbone, source: &source, settings, folder, token_budget: 2048, shard, claim: Claim::Lock };
+    let generator = Generator {
+        backbone: &backbone,
+        source: &source,
+        settings,
+        folder,
+        token_budget: 2048,
+        shard,
+        claim: Claim::Lock,
+    };
     let examples = generator.examples().unwrap();
     assert_eq!(examples.len(), 44, "two responses are bad");
     for (name, row) in [("row_i", HiddenRow::I), ("row_i_minus_1", HiddenRow::IMinusOne)] {
