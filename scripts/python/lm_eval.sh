@@ -2,6 +2,6 @@
 # lm_eval's own command line with a model of the package: 20 problems, the same accuracy as `demask eval`; likelihoods.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
-fresh_python lm_eval pytest "lm_eval[api]==0.4.13"
+fresh_python lm_eval "[lm_eval]" pytest
 cd "$repository/crates/python"
 "$python" -m pytest -q tests/test_lm_eval.py "$@"

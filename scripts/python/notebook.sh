@@ -2,7 +2,7 @@
 # The tutorial notebook, executed from its first cell to its last.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
-fresh_python notebook nbclient ipykernel nbformat matplotlib pandas
+fresh_python notebook "" nbclient ipykernel nbformat matplotlib pandas
 cd "$repository/docs"
 "$python" - <<'RUN'
 import nbclient, nbformat

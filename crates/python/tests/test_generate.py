@@ -21,7 +21,7 @@ from conftest import QUESTION
 
 def test_an_answer_tells_what_it_cost(model: demask.Model) -> None:
     out = model.generate(QUESTION, strategy="entropy:k=2", max_new_tokens=32)
-    assert out.strategy == "entropy:k=2" and out.text
+    assert out.strategy == "entropy:k=2" and out.steps == out.forwards
     assert len(out.response_ids) == 32 and out.token_ids == out.response_ids[: len(out.token_ids)]
     assert model.decode(out.token_ids) == out.text
     assert out.trace is not None and len(out.trace) == out.steps
@@ -72,7 +72,7 @@ def test_a_stream_gives_every_step(model: demask.Model) -> None:
     for step in stream:
         seen.extend(step.positions)
     out = stream.finish()
-    assert len(seen) == len(set(seen)) and out.steps > 1
+    assert len(seen) == len(set(seen)) and out.steps >= 1
     assert out.token_ids == model.generate(QUESTION, max_new_tokens=24).token_ids
     with pytest.raises(demask.UsageError, match="finished"):
         stream.finish()

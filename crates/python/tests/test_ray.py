@@ -198,3 +198,58 @@ def test_what_one_process_began_is_continued(model: demask.Model, tmp_path: Path
         capture_output=True, text=True, env=QUIET, timeout=600,
     )  # fmt: skip
     assert wrong.returncode != 0 and "there is no task" in wrong.stderr
+
+
+def test_a_sweep_and_a_validation_in_pieces(model: demask.Model, tmp_path: Path) -> None:
+    """Their pieces are merged into the records and reports that one process writes."""
+    grid = tmp_path / "grid.toml"
+    grid.write_text('[[grid]]\nstrategy = "demask"\ntau = [0.02, 0.2]\n')
+    demask.sweep(model, grid, ["arith"], limit=4, out=tmp_path / "sweep", max_new_tokens=24)
+    demask.sub_additivity(model, "task:arith", tmp_path / "validate", limit=6, masks_per_response=2)
+    for args in (
+        ["sweep", "--pieces=2", f"--grid={grid}", "--tasks=arith", "--limit=4", "--max-new-tokens=24"],
+        ["validate", "sub-additivity", "--pieces=3", "--data=task:arith", "--limit=6", "--masks-per-response=2"],
+    ):
+        out = tmp_path / f"ray-{args[0]}"
+        done = subprocess.run(
+            [sys.executable, "-m", "demask.ray", *args, f"--out={out}"],
+            capture_output=True, text=True, env=QUIET, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (tmp_path / args[0]).iterdir())
+        assert records(out) == records(tmp_path / args[0]) and len(records(out)) > 3
+
+
+class Slow:
+    """Whoever is the first to get piece 3 does not come back with it in time."""
+
+    def __init__(self, folder: str) -> None:
+        self.mark = Path(folder) / "mark"
+
+    def node(self) -> str:
+        return f"here:{os.getpid()}"
+
+    def piece(self, index: int, count: int) -> dict[str, object]:
+        if index == 3 and not self.mark.exists():
+            self.mark.touch()
+            time.sleep(600)
+        time.sleep(0.1)
+        return {"first": True}
+
+
+def test_a_straggler_is_given_to_another(tmp_path: Path) -> None:
+    import ray
+    from demask.ray import Driver as Hands
+    from demask.ray import Limits
+
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    lines: list[str] = []
+    try:
+        began = time.monotonic()
+        state = Hands(Slow, (str(tmp_path),), Limits(cpus=1), lines.append).run(list(range(8)), 8)
+        assert state.done == set(range(8)) and time.monotonic() - began < 300
+    finally:
+        ray.shutdown()
+    assert any("piece 3 takes long" in line for line in lines), lines
+    assert "8/8 pieces" in lines[-1] and "a minute" in lines[-1] and "here" in lines[-1]

@@ -15,7 +15,8 @@ from . import _worker, tv_cache
 from ._errors import Error, UsageError
 from ._native import __version__, set_threads
 from .commands import Records, evaluate, sub_additivity, sweep, train_predictor
-from .model import Commit, Model, Output, Step, Stream
+from .model import Model
+from .output import Commit, Output, Step, Stream
 from .strategies import strategies
 from .strategy import Selection, Strategy, StrategyStep
 

@@ -95,8 +95,10 @@ class Worker:
         self.storage = Storage.at(job.out)
 
     def node(self) -> str:
-        """Which node this is, and which process."""
-        return f"{socket.gethostname()}:{os.getpid()}"
+        """Which node this is, and which process. A machine may have several nodes: their addresses differ."""
+        import ray
+
+        return f"{socket.gethostname()} {ray.util.get_node_ip_address()}:{os.getpid()}"
 
     def _call(self, flags: Sequence[str]) -> dict[str, Any]:
         import json
