@@ -13,10 +13,10 @@ use demask::eval::run::{self, Plan, Records, RunHeader, RunProgress, names};
 use demask::eval::sandbox::Sandbox;
 use demask::eval::task::Split;
 use demask::{Model, Shard};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{CanvasArgs, ModelArgs};
 use crate::benchmarks::{BenchmarkArgs, CodeArgs};
+use crate::host::{Host, Progress};
 
 /// Problems of a generated task where no limit is given.
 const PROBLEMS: usize = 200;
@@ -218,47 +218,30 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Runs strategies on the suites, with a bar on standard error.
-    pub fn run(&self, strategies: &[StrategySpec], records: &mut Records) -> Result<()> {
+    pub fn run(
+        &self,
+        strategies: &[StrategySpec],
+        records: &mut Records,
+        host: &mut Host<'_>,
+    ) -> Result<ControlFlow<()>> {
         let suites = self.suites(self.limit())?;
-        let bar = Bar::new();
-        let _ = run::run(self.model, &suites, strategies, &self.plan, records, &mut |p| bar.show(p))?;
-        bar.finish();
-        Ok(())
+        let flow = run::run(self.model, &suites, strategies, &self.plan, records, &mut |p| show(host, p));
+        host.clear();
+        Ok(flow?)
     }
 }
 
-/// A bar with the running accuracy; each finished cell leaves a line.
-pub struct Bar(ProgressBar);
-
-impl Bar {
-    /// An empty bar.
-    pub fn new() -> Self {
-        let bar = ProgressBar::new(0);
-        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta} {msg}");
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        Self(bar)
+/// Shows how far a run is, with the running accuracy; each finished cell leaves a line.
+pub fn show(host: &mut Host<'_>, progress: RunProgress<'_>) -> ControlFlow<()> {
+    let RunProgress { strategy, suite, done, items, right, total_done, total, finished } = progress;
+    let percent = 100.0 * right as f64 / done.max(1) as f64;
+    let message = format!("{suite} {strategy}: {percent:.1} % of {done}/{items}");
+    let flow =
+        host.show(&Progress { unit: "problems", done: total_done as u64, total: total as u64, message });
+    if finished {
+        host.note(&format!("{suite:<18} {:<36} {percent:5.1} % of {items}", strategy.to_string()));
     }
-
-    /// Shows how far a run is.
-    pub fn show(&self, progress: RunProgress<'_>) -> ControlFlow<()> {
-        let RunProgress { strategy, suite, done, items, right, total_done, total, finished } = progress;
-        self.0.set_length(total as u64);
-        self.0.set_position(total_done as u64);
-        let percent = 100.0 * right as f64 / done.max(1) as f64;
-        self.0.set_message(format!("{suite} {strategy}: {percent:.1} % of {done}/{items}"));
-        if finished {
-            self.0
-                .suspend(|| eprintln!("{suite:<18} {:<36} {percent:5.1} % of {items}", strategy.to_string()));
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Removes the bar.
-    pub fn finish(&self) {
-        self.0.finish_and_clear();
-    }
+    flow
 }
 
 /// Where records are read from: folders with `records.jsonl`.

@@ -1,7 +1,7 @@
 //! Flags of the commands that measure dependency on a few responses to judge a predictor by.
 
 use anyhow::Result;
-use demask::train::tv_cache::{Example, Generator, TvCacheSettings};
+use demask::train::tv_cache::{Claim, Example, Generator, TvCacheSettings};
 use demask::{Model, Shard};
 
 use crate::command::tv_cache::data::Data;
@@ -43,6 +43,7 @@ impl MeasuredArgs {
             token_budget: self.token_budget,
             shard: Shard::WHOLE,
             context: None,
+            claim: Claim::Lock,
         };
         Ok(generator.examples()?)
     }

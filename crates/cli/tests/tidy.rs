@@ -16,6 +16,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("serve", &["kernels", "model", "decode", "engine"]),
     ("demask", &["kernels", "model", "decode", "engine", "plot", "train", "eval", "serve"]),
     ("cli", &["demask"]),
+    ("python", &["demask", "cli"]),
 ];
 
 fn root() -> PathBuf {

@@ -113,6 +113,14 @@ pub enum Error {
         /// What is missing and how to give it.
         what: String,
     },
+    /// A strategy of the calling program gave up.
+    #[error("strategy {strategy}: {problem}")]
+    Own {
+        /// The strategy.
+        strategy: String,
+        /// What went wrong, in its own words.
+        problem: String,
+    },
     /// A predictor's file is not usable.
     #[error("{0}")]
     Predictor(String),

@@ -84,7 +84,11 @@ pub enum Cost {
 pub struct Registry {
     entries: Arc<Vec<Entry>>,
     sources: Arc<Vec<(String, Arc<dyn DependencySource>)>>,
+    makers: Arc<Vec<(&'static str, Arc<Maker>)>>,
 }
+
+/// Makes a strategy with fresh state; unlike [`Entry::build`] it may hold on to something of the program that added it.
+pub type Maker = dyn Fn(&Values<'_>) -> Result<Box<dyn Strategy>> + Send + Sync;
 
 impl Default for Registry {
     fn default() -> Self {
@@ -95,7 +99,7 @@ impl Default for Registry {
 impl Registry {
     /// The strategies of this crate.
     pub fn standard() -> Self {
-        Self { entries: Arc::new(strategy::ALL.to_vec()), sources: Arc::default() }
+        Self { entries: Arc::new(strategy::ALL.to_vec()), sources: Arc::default(), makers: Arc::default() }
     }
 
     /// With one more strategy; a name that is taken is refused.
@@ -107,6 +111,21 @@ impl Registry {
         }
         Arc::make_mut(&mut self.entries).push(entry);
         Ok(self)
+    }
+
+    /// With one more strategy that a closure makes, in place of the entry's own `build`; a name that is taken is refused.
+    pub fn with_maker(self, entry: Entry, maker: Arc<Maker>) -> Result<Self> {
+        let mut with = self.with(entry)?;
+        Arc::make_mut(&mut with.makers).push((entry.name, maker));
+        Ok(with)
+    }
+
+    /// A strategy of this entry.
+    fn make(&self, entry: &Entry, values: &Values<'_>) -> Result<Box<dyn Strategy>> {
+        match self.makers.iter().find(|(name, _)| *name == entry.name) {
+            Some((_, maker)) => maker(values),
+            None => (entry.build)(values),
+        }
     }
 
     /// With one more source of dependency, for `demask:dependency=NAME`; a name that is taken is refused.
@@ -175,10 +194,10 @@ impl StrategySpec {
     pub fn build(&self, context: &Context) -> Result<Box<dyn Strategy>> {
         let entry = context.registry.find(self.name())?;
         if self.is_checked() {
-            return (entry.build)(&Values { values: self.values(), context });
+            return context.registry.make(entry, &Values { values: self.values(), context });
         }
         let checked = context.registry.parse(&self.to_string())?;
-        (entry.build)(&Values { values: checked.values(), context })
+        context.registry.make(entry, &Values { values: checked.values(), context })
     }
 }
 
@@ -303,6 +322,29 @@ mod tests {
         assert!(unknown.contains("no strategy \"own\""), "{unknown}");
         let wrong: StrategySpec = serde_json::from_str("\"own:n=0\"").unwrap();
         assert!(wrong.build(&context).is_err(), "its words are judged when it is built");
+    }
+
+    #[test]
+    fn a_closure_makes_strategies_with_what_it_holds() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = made.clone();
+        let maker: Arc<Maker> = Arc::new(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::new(First))
+        });
+        let refuses = Entry { build: |_| Err(Error::Canvas("not this way".into())), ..OWN };
+        let registry = Registry::standard().with_maker(refuses, maker.clone()).unwrap();
+        assert!(registry.clone().with_maker(OWN, maker).is_err(), "the name is taken");
+        let context = Context { registry, ..Context::default() };
+        for spelling in ["own", "mine:n=2"] {
+            context.registry.parse(spelling).unwrap().build(&context).unwrap();
+        }
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+        assert!(
+            "entropy".parse::<StrategySpec>().unwrap().build(&context).is_ok(),
+            "others are built as ever"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What comes out of a decoding.
 
 use demask_decode::observer::Metrics;
+use demask_decode::trace::Trace;
 use demask_decode::{CacheSpec, Canvas, Job};
 
 use crate::error::{Error, Result};
@@ -24,6 +25,8 @@ pub struct Answer {
     pub metrics: Metrics,
     /// Wall-clock seconds. In a batch, the canvas's share.
     pub seconds: f64,
+    /// Every step, where [`Generate::record`](crate::Generate::record) asked for it.
+    pub trace: Option<Trace>,
 }
 
 impl Answer {
@@ -40,7 +43,7 @@ impl Answer {
         }
         let (text, tokens) = shown_text(model, &canvas, shown)?;
         let (strategy, cache) = (job.spelling().to_owned(), job.options().cache.clone());
-        Ok(Self { text, tokens, canvas, strategy, cache, metrics, seconds })
+        Ok(Self { text, tokens, canvas, strategy, cache, metrics, seconds, trace: None })
     }
 
     /// The ids of the response canvas, whatever stands behind its end.

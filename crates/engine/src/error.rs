@@ -120,6 +120,7 @@ pub fn is_mistake(error: &Decode) -> bool {
             | Decode::UnknownParameter { .. }
             | Decode::BadValue { .. }
             | Decode::Missing { .. }
+            | Decode::Taken { .. }
             | Decode::NoPredictor { .. }
             | Decode::NoAssistant { .. }
             | Decode::Refused { .. }

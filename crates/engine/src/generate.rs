@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::prompt::{Prompt, Shown};
 use crate::steps::{Own, Steps};
+use crate::trace::{Recording, header};
 
 /// Tokens of all canvases of a batch that are decoded at once.
 const TOKEN_BUDGET: usize = 4096;
@@ -50,6 +51,8 @@ pub struct Generate<'m, P> {
     model: &'m Model,
     prompt: P,
     decoding: Decoding,
+    /// Whether steps are kept for [`Answer::trace`], and with their dependency matrices.
+    recorded: Option<bool>,
     /// The first mistake in a choice; told when it is run.
     mistake: Option<Error>,
 }
@@ -117,6 +120,12 @@ impl<P> Generate<'_, P> {
         self
     }
 
+    /// Keeps every step for [`Answer::trace`], with the dependency matrices if wanted.
+    pub fn record(mut self, dependency: bool) -> Self {
+        self.recorded = Some(dependency);
+        self
+    }
+
     /// The first mistake is kept until it is run.
     fn keep<T>(&mut self, parsed: Result<T>) -> Option<T> {
         parsed.map_err(|mistake| self.mistake.get_or_insert(mistake)).ok()
@@ -126,7 +135,7 @@ impl<P> Generate<'_, P> {
 impl<'m> Generate<'m, One> {
     pub(crate) fn one(model: &'m Model, prompt: Prompt) -> Self {
         let prompt = One { prompt, observers: Observers::default(), trace: None, own: None };
-        Self { model, prompt, decoding: Decoding::default(), mistake: None }
+        Self { model, prompt, decoding: Decoding::default(), recorded: None, mistake: None }
     }
 
     /// Somebody who watches; may be given several times.
@@ -148,11 +157,13 @@ impl<'m> Generate<'m, One> {
     }
 
     /// The decoding step by step.
-    pub fn steps(self) -> Result<Steps<'m>> {
-        let Self { model, prompt: One { prompt, observers, trace, own }, decoding, mistake } = self;
+    pub fn steps(self) -> Result<Steps> {
+        let Self { model, prompt: One { prompt, mut observers, trace, own }, decoding, recorded, mistake } =
+            self;
         mistake.map_or(Ok(()), Err)?;
         let (canvas, shown) = model.draft(&prompt, &decoding)?;
-        Steps::begin(model, (canvas, shown), (&decoding, own), observers, trace)
+        let recording = Recording::watch(recorded, &mut observers);
+        Ok(Steps::begin(model, (canvas, shown), (&decoding, own), observers, trace)?.recorded(recording))
     }
 
     /// Decodes to the end.
@@ -168,7 +179,7 @@ impl<'m> Generate<'m, One> {
 impl<'m> Generate<'m, Many> {
     pub(crate) fn many(model: &'m Model, prompts: Vec<Prompt>) -> Self {
         let prompt = Many { prompts, token_budget: TOKEN_BUDGET, observer: None };
-        Self { model, prompt, decoding: Decoding::default(), mistake: None }
+        Self { model, prompt, decoding: Decoding::default(), recorded: None, mistake: None }
     }
 
     /// Tokens of all canvases that are decoded at once; one canvas always is.
@@ -186,21 +197,27 @@ impl<'m> Generate<'m, Many> {
     /// Decodes all of them to the end; answers stand in the order of the prompts. Randomness differs from prompt to
     /// prompt, and that of the first is what it would be alone.
     pub fn run(self) -> Result<Vec<Answer>> {
-        let Self { model, prompt: Many { prompts, token_budget, mut observer }, decoding, mistake } = self;
+        let Self { model, prompt: Many { prompts, token_budget, mut observer }, decoding, recorded, mistake } =
+            self;
         mistake.map_or(Ok(()), Err)?;
         let mut answers: Vec<Option<Answer>> = prompts.iter().map(|_| None).collect();
         let mut waiting = prompts.iter().enumerate().map(|(number, prompt)| {
             let decoding = Decoding { stream: decoding.stream + number as u64, ..decoding.clone() };
             let watch = observer.as_mut().map_or_else(|| Box::new(()) as Box<dyn Observer>, |of| of(number));
-            let (owner, job) = begin(model, prompt, &decoding, watch)?;
-            Ok::<_, Error>(((number, owner), job))
+            let mut observers = Observers(vec![watch]);
+            let recording = Recording::watch(recorded, &mut observers);
+            let (owner, job) = begin(model, prompt, &decoding, observers)?;
+            let recording = recording.map(|recording| (header(model, &job), recording));
+            Ok::<_, Error>(((number, owner, recording), job))
         });
         let mut batch = Batch::new(model.backbone(), token_budget);
         while let Some(done) = batch.advance(&mut waiting)? {
             for member in done {
-                let (number, (shown, metrics)) = member.owner;
+                let (number, (shown, metrics), recording) = member.owner;
                 let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                answers[number] = Some(Answer::new(model, &member.job, shown, metrics, member.seconds)?);
+                let answer = Answer::new(model, &member.job, shown, metrics, member.seconds)?;
+                let trace = recording.map(|(header, recording)| recording.trace(header));
+                answers[number] = Some(Answer { trace, ..answer });
             }
         }
         Ok(answers.into_iter().flatten().collect())
@@ -213,10 +230,10 @@ fn begin(
     model: &Model,
     prompt: &Prompt,
     decoding: &Decoding,
-    observer: Box<dyn Observer>,
+    mut observers: Observers,
 ) -> Result<(Watched, Job)> {
     let (canvas, shown) = model.draft(prompt, decoding)?;
     let metrics = Arc::new(Mutex::new(Metrics::default()));
-    let observers = Observers(vec![observer, Box::new(metrics.clone())]);
+    observers.0.push(Box::new(metrics.clone()));
     Ok(((shown, metrics), model.job(canvas, decoding, Box::new(observers))?))
 }

@@ -25,6 +25,7 @@ mod forward;
 pub mod gaps;
 mod generate;
 mod hub;
+mod likelihood;
 mod load;
 mod model;
 mod predictor;

@@ -29,7 +29,7 @@ use crate::text::Text;
 pub struct Model {
     name: String,
     backbone: Arc<dyn Backbone>,
-    text: Text,
+    text: Arc<Text>,
     pub(crate) context: Context,
     pub(crate) understanding: Option<Arc<Understanding>>,
     /// Predictors of the checkpoint's folder among which none was chosen.
@@ -44,7 +44,7 @@ impl Model {
         Self {
             name,
             backbone,
-            text,
+            text: Arc::new(text),
             context: Context::default(),
             understanding: None,
             several: Vec::new(),
@@ -112,7 +112,7 @@ impl Model {
 
     /// The same with another way to read and write.
     pub fn with_text(self, text: Text) -> Self {
-        Self { text, ..self }
+        Self { text: Arc::new(text), ..self }
     }
 
     /// A short name without a path: the Hub's, or the last part of the folder's.

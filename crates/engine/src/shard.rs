@@ -1,5 +1,6 @@
 //! A share of work for one of several machines: `i/n`, counted from 0.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// One of `count` equal shares of numbered things.
@@ -26,6 +27,12 @@ impl Shard {
     /// Whether the thing of this number belongs to the share.
     pub fn has(&self, number: usize) -> bool {
         number % self.count == self.index
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
     }
 }
 

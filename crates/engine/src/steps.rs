@@ -14,9 +14,9 @@ use crate::decoding::Decoding;
 use crate::error::Result;
 use crate::model::Model;
 use crate::prompt::Shown;
-use crate::trace::{TraceFile, header};
+use crate::trace::{Recording, TraceFile, header};
 
-/// A decoding on its way: each item is one step of Algorithm 1.
+/// A decoding on its way: each item is one step of Algorithm 1. It holds on to its model.
 ///
 /// ```
 /// use demask_engine::Model;
@@ -30,12 +30,13 @@ use crate::trace::{TraceFile, header};
 /// assert!(answer.metrics.steps <= 8);
 /// # Ok::<(), demask_engine::Error>(())
 /// ```
-pub struct Steps<'m> {
-    model: &'m Model,
+pub struct Steps {
+    model: Model,
     job: Job,
     shown: Shown,
     seen: Arc<Mutex<Seen>>,
     trace: Option<Arc<Mutex<TraceFile>>>,
+    recording: Option<(TraceHeader, Recording)>,
     seconds: f64,
     failed: bool,
 }
@@ -57,9 +58,9 @@ impl Observer for Seen {
     }
 }
 
-impl<'m> Steps<'m> {
+impl Steps {
     pub(crate) fn begin(
-        model: &'m Model,
+        model: &Model,
         (canvas, shown): (Canvas, Shown),
         (decoding, own): (&Decoding, Option<Own>),
         mut observers: Observers,
@@ -86,7 +87,22 @@ impl<'m> Steps<'m> {
                 Some(late)
             }
         };
-        Ok(Self { model, job, shown, seen, trace, seconds: 0.0, failed: false })
+        Ok(Self {
+            model: model.clone(),
+            job,
+            shown,
+            seen,
+            trace,
+            recording: None,
+            seconds: 0.0,
+            failed: false,
+        })
+    }
+
+    /// The same with records that are kept for the answer; before the first step.
+    pub(crate) fn recorded(mut self, recording: Option<Recording>) -> Self {
+        self.recording = recording.map(|recording| (header(&self.model, &self.job), recording));
+        self
     }
 
     /// The canvas as it stands.
@@ -96,12 +112,12 @@ impl<'m> Steps<'m> {
 
     /// The first line of a trace of this decoding; to be asked for before the first step.
     pub fn header(&self) -> TraceHeader {
-        header(self.model, &self.job)
+        header(&self.model, &self.job)
     }
 
     /// The text as it stands, masks left out.
     pub fn text(&self) -> Result<String> {
-        Ok(shown_text(self.model, self.job.canvas(), self.shown)?.0)
+        Ok(shown_text(&self.model, self.job.canvas(), self.shown)?.0)
     }
 
     /// The answer; decodes what is left.
@@ -112,11 +128,12 @@ impl<'m> Steps<'m> {
         }
         rest?;
         let metrics = self.seen.lock().unwrap_or_else(PoisonError::into_inner).metrics.clone();
-        Answer::new(self.model, &self.job, self.shown, metrics, self.seconds)
+        let trace = self.recording.take().map(|(header, recording)| recording.trace(header));
+        Ok(Answer { trace, ..Answer::new(&self.model, &self.job, self.shown, metrics, self.seconds)? })
     }
 }
 
-impl Iterator for Steps<'_> {
+impl Iterator for Steps {
     type Item = Result<StepRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {

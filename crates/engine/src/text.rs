@@ -102,6 +102,12 @@ impl Text {
         &self.spec.ids
     }
 
+    /// Every token that ends a text: the config's, and the tokenizer's own.
+    pub fn ends(&self) -> Vec<u32> {
+        let own = self.tokenizer.special("eos_token");
+        self.spec.ids.eos.iter().copied().chain(own).collect()
+    }
+
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer

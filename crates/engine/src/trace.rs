@@ -1,10 +1,11 @@
-//! A trace file that is written while a canvas is decoded.
+//! Traces: a file that is written while a canvas is decoded, or records that are kept for its answer.
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use demask_decode::trace::{TraceHeader, TraceWriter};
-use demask_decode::{Canvas, Job, Observer, StepRecord};
+use demask_decode::trace::{Trace, TraceHeader, TraceWriter};
+use demask_decode::{Canvas, Job, Observer, Observers, StepRecord};
 use demask_model::file::Pending;
 
 use crate::error::Result;
@@ -47,4 +48,41 @@ impl Observer for TraceFile {
 pub(crate) fn header(model: &Model, job: &Job) -> TraceHeader {
     TraceHeader::new(job.canvas(), job.spelling(), &job.options().cache, job.options().seed)
         .with_predictor(model.understanding())
+}
+
+/// The records of a decoding, kept while it goes on.
+#[derive(Clone)]
+pub(crate) struct Recording {
+    records: Arc<Mutex<Vec<StepRecord>>>,
+    dependency: bool,
+}
+
+impl Recording {
+    /// One among the observers, if it is wanted.
+    pub(crate) fn watch(dependency: Option<bool>, observers: &mut Observers) -> Option<Self> {
+        let recording = Self { records: Arc::default(), dependency: dependency? };
+        observers.0.push(Box::new(recording.clone()));
+        Some(recording)
+    }
+
+    /// What was recorded.
+    pub(crate) fn trace(&self, header: TraceHeader) -> Trace {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        Trace { header, steps: std::mem::take(&mut *records) }
+    }
+}
+
+impl Observer for Recording {
+    fn on_step(&mut self, record: &StepRecord, _: &Canvas) -> ControlFlow<()> {
+        let mut record = record.clone();
+        if !self.dependency {
+            record.dependency = None;
+        }
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        ControlFlow::Continue(())
+    }
+
+    fn wants_dependency(&self) -> bool {
+        self.dependency
+    }
 }

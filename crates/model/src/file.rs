@@ -46,12 +46,26 @@ impl Pending {
 
     /// Brings everything to the disk and gives the file its name.
     pub fn finish(self) -> Result<()> {
+        self.commit(|file, path| file.persist(path).map(drop).map_err(io::Error::from)).map(drop)
+    }
+
+    /// The same where another may have been first: then its file stays, this one goes, and the answer is `false`.
+    pub fn finish_if_first(self) -> Result<bool> {
+        let link = |file: NamedTempFile, path: &Path| match file.persist_noclobber(path) {
+            Err(taken) if taken.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            kept => kept.map(|_| true).map_err(io::Error::from),
+        };
+        self.commit(link)
+    }
+
+    fn commit<T>(self, name: impl FnOnce(NamedTempFile, &Path) -> io::Result<T>) -> Result<T> {
         let Self { path, out } = self;
         let complete = || {
             let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.as_file().sync_all()?;
-            file.persist(&path).map_err(io::Error::from)?;
-            files::sync_folder_of(&path)
+            let named = name(file, &path)?;
+            files::sync_folder_of(&path)?;
+            Ok(named)
         };
         complete().map_err(Error::write(&path))
     }
@@ -78,4 +92,22 @@ pub fn replace(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<
     let mut file = Pending::create(path)?;
     contents(&mut file).map_err(Error::write(path))?;
     file.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_writers_of_one_file_the_first_wins_and_neither_is_harmed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("piece");
+        let [mut a, mut b] = [0, 1].map(|_| Pending::create(&path).unwrap());
+        a.write_all(b"a").unwrap();
+        b.write_all(b"b").unwrap();
+        assert!(b.finish_if_first().unwrap());
+        assert!(!a.finish_if_first().unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"b");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::error::{Error, Result};
+use crate::hash::Hash;
 
 /// Name of the file that is locked in a folder.
 const LOCK: &str = ".demask.lock";
@@ -130,8 +131,10 @@ fn is_there(_: &File, _: &Path) -> bool {
 
 /// Removes unfinished files of processes that are gone; for folders that several may write to.
 pub fn clean(folder: &Path) {
+    // Numbers of processes mean something among those that see each other; elsewhere somebody may be at work.
+    let Some(home) = home() else { return };
     for partial in partials(folder) {
-        if writer_of(&partial).is_some_and(is_gone) {
+        if writer_of(&partial).is_some_and(|(process, of)| of == home && is_gone(process)) {
             let _ = fs::remove_file(partial);
         }
     }
@@ -150,12 +153,19 @@ pub fn clean_of(path: &Path) {
 
 /// How the name of the unfinished `path` of this process begins; see [`clean`] and [`clean_of`].
 pub(crate) fn partial_prefix(path: &Path) -> String {
-    format!(".{}-{}.", process::id(), short_name(path))
+    format!(".{}-{:x}-{}.", process::id(), home().unwrap_or(0), short_name(path))
 }
 
 /// The name of a file, or so much of it that more can be added.
 fn short_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().chars().take(60).collect()
+}
+
+/// Tells machines, and containers on one machine, apart: the boot and the namespace of process numbers.
+fn home() -> Option<u64> {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let space = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(Hash::new().bytes(&boot).bytes(space.as_os_str().as_encoded_bytes()).value())
 }
 
 fn partials(folder: &Path) -> Vec<PathBuf> {
@@ -164,8 +174,10 @@ fn partials(folder: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_str().is_some_and(is_partial)).map(|e| e.path()).collect()
 }
 
-fn writer_of(partial: &Path) -> Option<u32> {
-    partial.file_name()?.to_str()?.strip_prefix('.')?.split_once('-')?.0.parse().ok()
+/// The process and the home of whoever writes a file.
+fn writer_of(partial: &Path) -> Option<(u32, u64)> {
+    let mut parts = partial.file_name()?.to_str()?.strip_prefix('.')?.split('-');
+    Some((parts.next()?.parse().ok()?, u64::from_str_radix(parts.next()?, 16).ok()?))
 }
 
 /// Whether a process is known to have ended; where the system does not tell, it is not.
@@ -210,15 +222,17 @@ mod tests {
     fn only_leftovers_of_the_dead_are_cleaned() {
         let folder = tempfile::tempdir().unwrap();
         let mut child = process::Command::new("true").spawn().unwrap();
-        let dead = folder.path().join(format!(".{}-x.partial", child.id()));
+        let home = home().unwrap();
+        let dead = folder.path().join(format!(".{}-{home:x}-x.partial", child.id()));
+        let elsewhere = folder.path().join(format!(".{}-{:x}-x.partial", child.id(), home ^ 1));
         child.wait().unwrap();
         let own = folder.path().join(format!("{}x.partial", partial_prefix(Path::new("a.bin"))));
         let nobodys = folder.path().join(".x.partial");
-        for path in [&dead, &own, &nobodys] {
+        for path in [&dead, &own, &nobodys, &elsewhere] {
             fs::write(path, "half").unwrap();
         }
         clean(folder.path());
-        assert!(!dead.exists() && own.exists() && nobodys.exists());
+        assert!(!dead.exists() && own.exists() && nobodys.exists() && elsewhere.exists());
         clean_of(&folder.path().join("b.bin"));
         assert!(own.exists() && nobodys.exists());
         clean_of(&folder.path().join("a.bin"));

@@ -41,8 +41,8 @@ use tokio::sync::Semaphore;
 pub use error::Error;
 pub use intake::Doors;
 pub use listen::{Patience, serve_until};
-pub use page::saved_replay;
-pub use routes::{app, told};
+pub use page::saved_page;
+pub use routes::app;
 pub use run::run;
 pub use tasks::{Posed, Tasks, Verdict};
 

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use demask_decode::trace::Trace;
+use demask_engine::Text;
 use serde_json::{Value, json};
 
 use crate::Server;
-use crate::error::Refusal;
+use crate::error::{Error, Refusal};
+use crate::routes::told;
 
 /// Only what this server sends itself may run, and the page may talk to this server only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -106,8 +109,8 @@ const SAVED_MODULES: [&str; 9] = [
 
 /// The page's stage as one HTML file that needs nothing else, with recorded decodings in it. A run has `prompt`, the
 /// text in front; `start`, a trace header with the `texts` of its tokens and `eos`; `steps`, records with `changes`, as
-/// [`told`](crate::told) tells them.
-pub fn saved_replay(runs: &[Value]) -> String {
+/// [`told`] tells them.
+fn saved_replay(runs: &[Value]) -> String {
     let styles = FILES.iter().filter(|(_, kind, _)| *kind == CSS).map(|(name, _, content)| match *name {
         "dark.css" => format!("<style id=\"dark\" media=\"(prefers-color-scheme: dark)\">{content}</style>"),
         _ => format!("<style>{content}</style>"),
@@ -125,6 +128,27 @@ pub fn saved_replay(runs: &[Value]) -> String {
     remove(&mut page, "<img src=", ">");
     let head = format!("{policy}{}</head>", styles.collect::<String>());
     page.replacen("</head>", &head, 1).replacen("</body>", &format!("{data}{script}</body>"), 1)
+}
+
+/// Recorded decodings as one HTML file that needs nothing else: the page's stage, one lane each.
+pub fn saved_page(traces: &[Trace], text: &Text) -> Result<String, Error> {
+    let (tokenizer, ends) = (text.tokenizer(), text.ends());
+    let mut runs = Vec::with_capacity(traces.len());
+    for trace in traces {
+        let mut told = told(trace, tokenizer, &ends)?;
+        let mut start = json!(trace.header);
+        start["texts"] = told["texts"].take();
+        start["eos"] = told["eos"].take();
+        let mut steps = Vec::with_capacity(trace.steps.len());
+        for (record, changes) in trace.steps.iter().zip(told["steps"].as_array_mut().into_iter().flatten()) {
+            let mut step = json!(record);
+            step["changes"] = changes.take();
+            steps.push(step);
+        }
+        let prompt = tokenizer.decode(&trace.header.tokens[..trace.header.response.0])?;
+        runs.push(json!({ "prompt": prompt, "start": start, "steps": steps }));
+    }
+    Ok(saved_replay(&runs))
 }
 
 /// The content of a file of the page.

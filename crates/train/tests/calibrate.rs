@@ -6,7 +6,7 @@ use demask_decode::dependency::Predictor;
 use demask_engine::Shard;
 use demask_model::HiddenRow;
 use demask_train::calibrate::Calibration;
-use demask_train::tv_cache::{Generator, HiddenRows, Stored, TvCacheSettings};
+use demask_train::tv_cache::{Claim, Generator, HiddenRows, Stored, TvCacheSettings};
 
 #[test]
 fn both_toy_predictors_are_told_by_what_they_predict() {
@@ -29,6 +29,7 @@ fn both_toy_predictors_are_told_by_what_they_predict() {
         token_budget: 2048,
         shard,
         context: None,
+        claim: Claim::Lock,
     };
     let examples = generator.examples().unwrap();
     assert_eq!(examples.len(), 44, "two responses are bad");

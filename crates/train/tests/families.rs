@@ -10,7 +10,7 @@ use demask_decode::{Canvas, Context, Decoder, EosPolicy, Job, Options, Suppressi
 use demask_engine::Shard;
 use demask_model::{Backbone as _, HiddenRow, LoadOptions, Transformer};
 use demask_train::fit::{Config, Fit};
-use demask_train::tv_cache::{Cache, Columns, Generated, Generator, Response};
+use demask_train::tv_cache::{Cache, Claim, Columns, Generated, Generator, Response};
 use support::settings;
 
 fn fixture(name: &str) -> PathBuf {
@@ -43,6 +43,7 @@ fn cache_training_and_decoding_work_block_by_block() {
             token_budget: 8000,
             shard: Shard::WHOLE,
             context: None,
+            claim: Claim::Lock,
         };
         generator.run(&mut ()).unwrap();
         let cache = Cache::open(data.path()).unwrap();

@@ -8,7 +8,7 @@ use demask_engine::Shard;
 use demask_model::HiddenRow;
 use demask_model::files::Lock;
 use demask_train::fit::{Config, Fit};
-use demask_train::tv_cache::{Cache, Generator};
+use demask_train::tv_cache::{Cache, Claim, Generator};
 use support::{backbone, contents, generate, responses, settings};
 
 fn holder() -> String {
@@ -28,6 +28,7 @@ fn a_second_maker_of_a_tv_cache_is_refused_and_another_share_is_not() {
             token_budget: 2000,
             shard,
             context: None,
+            claim: Claim::Lock,
         };
         generator.run(&mut ()).map(drop).map_err(|error| error.to_string())
     };

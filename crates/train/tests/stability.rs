@@ -15,7 +15,7 @@ use demask_kernels::{SoftmaxStats, softmax_stats};
 use demask_model::{Backbone, HiddenRow, Query, Transformer};
 use demask_train::stability::{Rounds, StabilityFit, StabilitySettings};
 use demask_train::tv_cache::{
-    CHANGES, Cache, Columns, Example, Generator, HiddenRows, KEEPS, Labelling, States, Stored,
+    CHANGES, Cache, Claim, Columns, Example, Generator, HiddenRows, KEEPS, Labelling, States, Stored,
     TvCacheSettings, UNLABELLED, Visits, heads,
 };
 use support::{assert_same, contents, responses};
@@ -58,6 +58,7 @@ fn generate(settings: &TvCacheSettings, folder: &Path, token_budget: usize, coun
         token_budget,
         shard: Shard::WHOLE,
         context: Some(&context),
+        claim: Claim::Lock,
     };
     generator.run(&mut ()).unwrap();
     Cache::open(folder).unwrap()
@@ -206,6 +207,7 @@ fn neither_budget_nor_order_changes_a_cache_and_other_heads_are_refused() {
         token_budget: 400,
         shard: Shard::WHOLE,
         context: None,
+        claim: Claim::Lock,
     };
     assert!(generator.run(&mut ()).unwrap_err().to_string().contains("heads"));
 }

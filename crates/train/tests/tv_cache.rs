@@ -9,7 +9,7 @@ use demask_decode::probe::BackboneProbe;
 use demask_engine::Shard;
 use demask_model::{Backbone, HiddenRow, Query};
 use demask_train::tv_cache::{
-    Cache, Columns, Generated, Generator, HiddenRows, Info, Outcome, Response, ResponseSource, Stored,
+    Cache, Claim, Columns, Generated, Generator, HiddenRows, Info, Outcome, Response, ResponseSource, Stored,
     TvCacheSettings,
 };
 use support::{assert_same, generate, responses, settings};
@@ -144,6 +144,7 @@ fn another_run_is_refused_and_a_finished_one_is_left_alone() {
         token_budget: 4000,
         shard,
         context: None,
+        claim: Claim::Lock,
     };
     assert!(other.run(&mut ()).unwrap_err().to_string().contains("another"));
     std::fs::remove_file(folder.join("manifest.json")).unwrap();
@@ -166,6 +167,7 @@ fn a_folder_that_cannot_be_written_is_named() {
         token_budget: 4000,
         shard: Shard::WHOLE,
         context: None,
+        claim: Claim::Lock,
     };
     let error = generator.run(&mut ()).unwrap_err().to_string();
     assert!(error.contains("cannot write") && error.contains("cache"), "{error}");
@@ -204,4 +206,60 @@ fn info_counts_every_pair_and_draws_a_picture() {
     assert!(text.contains("13 responses") && text.contains("1 row refused"), "{text}");
     info.draw(&folder.path().join("info")).unwrap();
     assert!(folder.path().join("info.png").exists() && folder.path().join("info.svg").exists());
+}
+
+/// A piece that was started again while its first runner lives: both work, neither dies, the bytes are the same.
+#[test]
+fn two_writers_of_the_same_files_do_not_harm_each_other() {
+    let (alone, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    whole(alone.path(), 4000);
+    std::thread::scope(|scope| {
+        for budget in [4000, 500, 2000] {
+            let folder = shared.path();
+            scope.spawn(move || {
+                let (backbone, settings, source) = (support::backbone(), settings(), responses(COUNT));
+                let generator = Generator {
+                    backbone: &backbone,
+                    source: &source,
+                    settings: &settings,
+                    folder,
+                    token_budget: budget,
+                    shard: Shard::WHOLE,
+                    claim: Claim::Fence,
+                };
+                assert!(matches!(generator.run(&mut ()).unwrap(), Outcome::Finished(_)));
+            });
+        }
+    });
+    assert_eq!(support::contents(alone.path()), support::contents(shared.path()));
+}
+
+/// Stopped by its observer in the middle of a file, a run leaves whole files only and goes on to the same bytes.
+#[test]
+fn a_stopped_run_goes_on() {
+    struct Stop(usize);
+    impl demask_train::tv_cache::Observer for Stop {
+        fn on_progress(&mut self, _: &demask_train::tv_cache::TvCacheProgress) -> std::ops::ControlFlow<()> {
+            self.0 -= 1;
+            if self.0 == 0 { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
+        }
+    }
+    let (alone, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    whole(alone.path(), 4000);
+    let (backbone, settings, source) = (support::backbone(), settings(), responses(COUNT));
+    let generator = Generator {
+        backbone: &backbone,
+        source: &source,
+        settings: &settings,
+        folder: stopped.path(),
+        token_budget: 100,
+        shard: Shard::WHOLE,
+        claim: Claim::Lock,
+    };
+    for patience in 1..6 {
+        assert_eq!(generator.run(&mut Stop(patience)).unwrap(), Outcome::Stopped);
+        assert!(support::contents(stopped.path()).keys().all(|name| name.starts_with("tv-")));
+    }
+    generator.run(&mut ()).unwrap();
+    assert_eq!(support::contents(alone.path()), support::contents(stopped.path()));
 }

@@ -1,6 +1,6 @@
 //! `demask eval`: a model's strategies on tasks, one record per problem, and the table of it.
 
-use std::io::Write;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -10,9 +10,12 @@ use demask::eval::report::summary::Summary;
 use demask::eval::report::variety;
 use demask::eval::run;
 use demask::{Decoding, Shard};
+use serde_json::json;
 
 use crate::args::announce;
 use crate::evaluation::{EvalArgs, Evaluation, SplitArg};
+use crate::host::Host;
+use crate::shard;
 
 /// Evaluates strategies on tasks: accuracy, steps, tokens per forward pass, time, speed-up
 #[derive(Debug, clap::Args)]
@@ -57,8 +60,9 @@ struct Run {
     /// Which held-out problems
     #[arg(long, value_enum, default_value_t = SplitArg::Test)]
     split: SplitArg,
-    /// Only part i of n of the problems, i from 0; put parts together with `demask eval merge`
-    #[arg(long, value_name = "I/N")]
+    /// Only part i of n of the problems, i from 0; auto asks the cluster's scheduler. Put parts together with `demask
+    /// eval merge`
+    #[arg(long, value_name = "I/N|auto", value_parser = shard::read)]
     shard: Option<Shard>,
     /// Also print accuracy by kind of problem
     #[arg(long)]
@@ -68,18 +72,19 @@ struct Run {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     match (&args.what, &args.run.out) {
-        (Some(What::Merge(merge)), _) => merge_shards(merge),
-        (None, Some(out)) => evaluate(&args.run, out),
+        (Some(What::Merge(merge)), _) => merge_shards(merge, host),
+        (None, Some(out)) => evaluate(&args.run, out, host),
         (None, None) => usage!("say where the records go with --out DIR"),
     }
 }
 
-fn evaluate(args: &Run, folder: &Path) -> Result<()> {
+fn evaluate(args: &Run, folder: &Path, host: &mut Host<'_>) -> Result<()> {
     args.eval.check()?;
-    let model = args.eval.model.open()?;
-    let mut strategies: Vec<_> = args.strategy.iter().cloned().map(|s| model.meant(s)).collect();
+    let model = host.open(&args.eval.model)?;
+    let mut strategies: Vec<_> =
+        host.strategies(&args.strategy).into_iter().map(|strategy| model.meant(strategy)).collect();
     let baseline = args.baseline.clone().map(|baseline| model.meant(baseline));
     if let Some(baseline) = baseline.as_ref().filter(|b| !strategies.contains(b)) {
         strategies.insert(0, baseline.clone());
@@ -94,10 +99,12 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     }
     let evaluation = Evaluation::new(&args.eval, &model, args.split, args.shard.unwrap_or_default())?;
     let mut records = evaluation.records(folder)?;
-    evaluation.run(&strategies, &mut records)?;
+    if evaluation.run(&strategies, &mut records, host)?.is_break() {
+        return Ok(());
+    }
     let summary = Summary::new(records.samples(), baseline.as_ref())?;
     summary.write(folder)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     write!(out, "{}", summary.table().plain())?;
     if let Some(table) = summary.fresh_table() {
         write!(out, "\n{}", table.plain())?;
@@ -110,16 +117,20 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
         write!(out, "\n{}", summary.kinds_table().plain())?;
     }
     writeln!(out, "records and tables are in {}", folder.display())?;
-    Ok(())
+    host.result = json!({ "records": records.samples().len() });
+    host.say(&out)
 }
 
-fn merge_shards(args: &Merge) -> Result<()> {
+fn merge_shards(args: &Merge, host: &mut Host<'_>) -> Result<()> {
     let count = run::merge(&args.from, &args.out)?;
     let (_, samples) = run::Records::read(&args.out)?;
     let summary = Summary::new(&samples, args.baseline.as_ref())?;
     summary.write(&args.out)?;
-    let mut out = std::io::stdout().lock();
-    write!(out, "{}", summary.table().plain())?;
-    writeln!(out, "{} and the tables are in {}", counted(count, "record"), args.out.display())?;
-    Ok(())
+    host.result = json!({ "records": count });
+    host.say(&format!(
+        "{}{} and the tables are in {}\n",
+        summary.table().plain(),
+        counted(count, "record"),
+        args.out.display()
+    ))
 }

@@ -1,6 +1,6 @@
 //! `demask lab`: every strategy on every task in minutes: a preset of the evaluation runner, one table, one picture.
 
-use std::io::Write;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -12,8 +12,11 @@ use demask::eval::run::grid::{Grid, LAB};
 use demask::eval::run::sweep;
 use demask::plot;
 use demask::{Model, Shard, counted};
+use serde_json::json;
 
 use crate::evaluation::{EvalArgs, Evaluation, SplitArg};
+use crate::host::Host;
+use crate::shard;
 
 /// Problems of each task where no limit is given: enough for a table within minutes.
 const PROBLEMS: u32 = 100;
@@ -36,20 +39,34 @@ pub struct Args {
     /// Where records, table and picture go; an interrupted run continues there
     #[arg(long, short = 'o', default_value = "lab", value_name = "DIR")]
     out: PathBuf,
+    /// Only part i of n of the problems, i from 0; auto asks the cluster's scheduler. Put parts together with `demask
+    /// eval merge` and run this command on the merged folder for the report
+    #[arg(long, value_name = "I/N|auto", value_parser = shard::read)]
+    shard: Option<Shard>,
     #[command(flatten)]
     eval: EvalArgs,
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     args.eval.check()?;
-    let model = args.eval.model.open()?;
-    let strategies = strategies(args, &model)?;
+    let model = host.open(&args.eval.model)?;
+    let strategies = strategies(args, &model, host)?;
+    let shard = args.shard.unwrap_or_default();
     let limit = args.eval.limit.unwrap_or(PROBLEMS);
     let eval = EvalArgs { limit: Some(limit), ..args.eval.clone() };
-    let evaluation = Evaluation::new(&eval, &model, args.split, Shard::default())?;
+    let evaluation = Evaluation::new(&eval, &model, args.split, shard)?;
     let mut records = evaluation.records(&args.out)?;
-    evaluation.run(&strategies, &mut records)?;
+    if evaluation.run(&strategies, &mut records, host)?.is_break() {
+        return Ok(());
+    }
+    host.result = json!({ "records": records.samples().len() });
+    if shard != Shard::WHOLE {
+        return host.say(&format!(
+            "part {shard} is in {}; put parts together with demask eval merge, then run lab there for the report\n",
+            args.out.display()
+        ));
+    }
     let samples: Vec<_> =
         records.samples().iter().filter(|s| strategies.contains(&s.strategy)).cloned().collect();
     let summary = Summary::new(&samples, None)?;
@@ -61,7 +78,7 @@ pub fn run(args: &Args) -> Result<()> {
         counted(limit as usize, "problem")
     );
     let report = sweep::Report { points, summary };
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     write!(out, "{}", report.summary.table().plain())?;
     if args.grid {
         report.write(&args.out, "picture", &title)?;
@@ -72,12 +89,12 @@ pub fn run(args: &Args) -> Result<()> {
         plot::write(&args.out.join("picture"), &figure)?;
     }
     writeln!(out, "table.md, summary.csv, picture.svg and the records are in {}", args.out.display())?;
-    Ok(())
+    host.say(&out)
 }
 
 /// All strategies that this model can run, at their defaults or over their grids.
-fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
-    let mut all = args.strategy.clone();
+fn strategies(args: &Args, model: &Model, host: &mut Host<'_>) -> Result<Vec<StrategySpec>> {
+    let mut all = host.strategies(&args.strategy);
     if all.is_empty() {
         let grid = if args.grid { Grid::parse("the lab's grid", LAB)?.configurations } else { Vec::new() };
         for entry in model.context().registry.entries() {
@@ -95,10 +112,10 @@ fn strategies(args: &Args, model: &Model) -> Result<Vec<StrategySpec>> {
         });
         if !left.is_empty() {
             let names: Vec<&str> = left.iter().map(|spec| spec.name()).collect();
-            eprintln!(
+            host.note(&format!(
                 "{}: left out, for want of a predictor, an assistant or a trained part",
                 names.join(", ")
-            );
+            ));
         }
         all = usable;
     }

@@ -5,6 +5,8 @@ mod train;
 
 use anyhow::Result;
 
+use crate::host::Host;
+
 /// Trains a dependency predictor for a model, or says how good one is
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -19,9 +21,9 @@ enum Command {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     match &args.command {
-        Command::Train(args) => train::run(args),
-        Command::Eval(args) => eval::run(args),
+        Command::Train(args) => train::run(args, host),
+        Command::Eval(args) => eval::run(args, host),
     }
 }

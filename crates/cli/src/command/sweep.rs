@@ -1,6 +1,6 @@
 //! `demask sweep`: a grid of configurations on validation problems; Figure 1, AUP and the chosen configurations.
 
-use std::io::Write;
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -11,8 +11,11 @@ use demask::eval::error::Error;
 use demask::eval::run::grid::{Grid, LAB, PAPER};
 use demask::eval::run::sweep::{self, Problems, Report};
 use demask::{Shard, counted};
+use serde_json::json;
 
-use crate::evaluation::{Bar, EvalArgs, Evaluation, SplitArg};
+use crate::evaluation::{EvalArgs, Evaluation, SplitArg, show};
+use crate::host::Host;
+use crate::shard;
 
 /// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
 #[derive(Debug, clap::Args)]
@@ -32,23 +35,32 @@ pub struct Args {
     /// Where records, tables and the figure go; an interrupted run continues there
     #[arg(long, short = 'o', value_name = "DIR")]
     out: PathBuf,
+    /// Only part i of n of the problems, i from 0; auto asks the cluster's scheduler. Put parts together with `demask
+    /// eval merge` and run this command on the merged folder for the report
+    #[arg(long, value_name = "I/N|auto", value_parser = shard::read)]
+    shard: Option<Shard>,
     #[command(flatten)]
     eval: EvalArgs,
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
-    let grid = grid(args)?;
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
+    let shard = args.shard.unwrap_or_default();
+    if args.halving && shard != Shard::WHOLE {
+        usage!(
+            "--halving drops configurations by all problems and cannot be done in parts; leave out one of them"
+        );
+    }
+    let grid = grid(args, host)?;
     args.eval.check()?;
-    let model = args.eval.model.open()?;
+    let model = host.open(&args.eval.model)?;
     for configuration in &grid.configurations {
         configuration.build(model.context())?;
     }
-    let evaluation = Evaluation::new(&args.eval, &model, args.split, Shard::default())?;
+    let evaluation = Evaluation::new(&args.eval, &model, args.split, shard)?;
     let mut records = evaluation.records(&args.out)?;
     let problems = Problems { limit: evaluation.limit(), halving: args.halving };
     let suites = |n: usize| evaluation.suites(n).map_err(|error| Error::Data(format!("{error:#}")));
-    let bar = Bar::new();
     let outcome = sweep::run(
         evaluation.model,
         &suites,
@@ -56,10 +68,17 @@ pub fn run(args: &Args) -> Result<()> {
         &problems,
         &evaluation.plan,
         &mut records,
-        &mut |progress| bar.show(progress),
-    )?;
-    bar.finish();
-    let ControlFlow::Continue(complete) = outcome else { return Ok(()) };
+        &mut |progress| show(host, progress),
+    );
+    host.clear();
+    let ControlFlow::Continue(complete) = outcome? else { return Ok(()) };
+    host.result = json!({ "records": records.samples().len() });
+    if shard != Shard::WHOLE {
+        return host.say(&format!(
+            "part {shard} is in {}; put parts together with demask eval merge, then run sweep there for the report\n",
+            args.out.display()
+        ));
+    }
     let report = Report::new(records.samples(), &complete, &grid)?;
     let title = format!(
         "{} on {} ({} each)",
@@ -68,14 +87,14 @@ pub fn run(args: &Args) -> Result<()> {
         counted(problems.limit, "problem")
     );
     report.write(&args.out, "figure1", &title)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     write!(out, "{}", report.table().plain())?;
     writeln!(out, "{}", sweep::RULE)?;
     writeln!(out, "figure1.svg, chosen.md, summary.csv and the records are in {}", args.out.display())?;
-    Ok(())
+    host.say(&out)
 }
 
-fn grid(args: &Args) -> Result<Grid> {
+fn grid(args: &Args, host: &mut Host<'_>) -> Result<Grid> {
     let mut whole: Option<Grid> = None;
     for name in &args.grid {
         let text = match name.as_str() {
@@ -102,7 +121,7 @@ fn grid(args: &Args) -> Result<Grid> {
     let cost = |c: &StrategySpec| registry.find(c.name()).ok().map(|entry| entry.cost);
     let costly = whole.configurations.iter().filter(|c| cost(c) == Some(Cost::ExtraForwards)).count();
     if costly > 0 {
-        eprintln!("several passes of the model a step: {}", counted(costly, "configuration"));
+        host.note(&format!("several passes of the model a step: {}", counted(costly, "configuration")));
     }
     Ok(whole)
 }

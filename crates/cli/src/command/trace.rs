@@ -8,9 +8,7 @@ use anyhow::{Context as _, Error, Result, anyhow, bail};
 use demask::decode::trace::Trace;
 use demask::model::file::replace;
 use demask::model::files;
-use demask::model::text::Tokenizer;
-use demask::serve::{saved_replay, told};
-use serde_json::json;
+use demask::serve::saved_page;
 
 use crate::args::TextArgs;
 use crate::replay::{Panel, play};
@@ -58,10 +56,9 @@ pub fn run(args: &Args) -> Result<()> {
             );
         }
     }
-    let mut eos = text.ids().eos.clone();
-    eos.extend(tokenizer.special("eos_token"));
+    let eos = text.ends();
     if let Some(path) = &args.html {
-        let page = page(&traces, tokenizer, &eos)?;
+        let page = saved_page(&traces, &text)?;
         replace(path, |out| out.write_all(page.as_bytes()))?;
     }
     let panels = traces.iter().map(|trace| Panel::new(trace.header.strategy.clone(), trace, &eos));
@@ -81,24 +78,4 @@ pub fn run(args: &Args) -> Result<()> {
 fn read(path: &Path) -> Result<Trace> {
     let text = files::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     Trace::parse(&text).map_err(|why| anyhow!("{} is not a trace: {why}", path.display()))
-}
-
-/// The animation: the page's own stage with the traces in it.
-fn page(traces: &[Trace], tokenizer: &Tokenizer, eos: &[u32]) -> Result<String> {
-    let mut runs = Vec::with_capacity(traces.len());
-    for trace in traces {
-        let mut told = told(trace, tokenizer, eos)?;
-        let mut start = json!(trace.header);
-        start["texts"] = told["texts"].take();
-        start["eos"] = told["eos"].take();
-        let mut steps = Vec::with_capacity(trace.steps.len());
-        for (record, changes) in trace.steps.iter().zip(told["steps"].as_array_mut().into_iter().flatten()) {
-            let mut step = json!(record);
-            step["changes"] = changes.take();
-            steps.push(step);
-        }
-        let prompt = tokenizer.decode(&trace.header.tokens[..trace.header.response.0])?;
-        runs.push(json!({ "prompt": prompt, "start": start, "steps": steps }));
-    }
-    Ok(saved_replay(&runs))
 }

@@ -12,6 +12,8 @@ mod terminal;
 
 use anyhow::Result;
 
+use crate::host::Host;
+
 /// Trains what decoding needs besides the backbone
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -31,10 +33,11 @@ enum Command {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     match &args.command {
-        Command::Predictor(args) => predictor::run(args),
-        Command::Stability(args) => stability::run(args),
+        Command::Predictor(args) => predictor::run(args, host),
+        _ if host.is_program() => usage!("of train, only predictor is a command that a program can call"),
+        Command::Stability(args) => stability::run(args, host),
         Command::Adjust(args) => adjust::run(args),
         Command::Policy(args) => policy::run(args),
         Command::Prior(args) => prior::run(args),

@@ -3,7 +3,10 @@
 //! The only place where the generators of `eval` meet the cache of `train`.
 
 pub(crate) mod data;
+#[cfg(feature = "object-store")]
+mod remote;
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,14 +14,16 @@ use anyhow::Result;
 use clap::ValueEnum;
 use demask::train::data::Encoder;
 use demask::train::tv_cache::{
-    Cache, Generator, HiddenRows, Info, Labelling, Observer, Outcome, States, Stored, TvCacheProgress,
+    Cache, Claim, Generator, HiddenRows, Info, Labelling, Observer, Outcome, States, Stored, TvCacheProgress,
     TvCacheSettings, Visits, heads,
 };
 use demask::{Model, Shard, counted};
-use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use self::data::Data;
 use crate::args::ModelArgs;
+use crate::host::{Host, Progress};
+use crate::shard;
 
 /// What is sure where nothing else is said.
 const SURE: f32 = 0.97;
@@ -48,7 +53,7 @@ struct GenerateArgs {
     /// task:NAME,… (task:all) for generated problems
     #[arg(long, value_name = "DATA")]
     data: String,
-    /// Folder of the cache
+    /// Folder of the cache; with the feature object-store, also s3://bucket/folder
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Take texts as they are, without the chat template
@@ -109,9 +114,17 @@ struct GenerateArgs {
     /// Tokens that go through the model at once; bounds the memory
     #[arg(long, default_value_t = 8192, value_name = "N")]
     token_budget: usize,
-    /// Make only every n-th file, counting from 0: 0/4 … 3/4 on four machines with one folder
-    #[arg(long, value_name = "I/N")]
+    /// Make only every n-th file, counting from 0: 0/4 … 3/4 on four machines with one folder; auto asks the cluster's
+    /// scheduler
+    #[arg(long, value_name = "I/N|auto", value_parser = shard::read)]
     shard: Option<Shard>,
+    /// Do not refuse a share that another process works on: the first to finish a file gives it its name. For schedulers
+    /// that start lost work again
+    #[arg(long)]
+    fenced: bool,
+    /// Only tell how many files the cache has
+    #[arg(long)]
+    plan: bool,
     /// Seed of masks and draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -160,15 +173,15 @@ enum StoredArg {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     match &args.command {
-        Command::Generate(args) => generate(args),
-        Command::Info(args) => info(args),
+        Command::Generate(args) => generate(args, host),
+        Command::Info(args) => info(args, host),
     }
 }
 
-fn generate(args: &GenerateArgs) -> Result<()> {
-    let model = args.model.open()?;
+fn generate(args: &GenerateArgs, host: &mut Host<'_>) -> Result<()> {
+    let model = host.open(&args.model)?;
     let template = model.text().chat().filter(|_| !args.raw).cloned();
     let data = Data::open(&args.data, args.limit, args.seed)?;
     // Small models pre-trained on the tasks end a response with EOS alone.
@@ -183,35 +196,61 @@ fn generate(args: &GenerateArgs) -> Result<()> {
         token_budget: args.token_budget,
         shard: args.shard.unwrap_or_default(),
         context: Some(model.context()),
+        claim: if args.fenced { Claim::Fence } else { Claim::Lock },
     };
-    let mut terminal = Terminal::default();
-    let outcome = generator.run(&mut terminal);
-    terminal.end();
+    if args.plan {
+        let files = generator.files()?;
+        host.result = json!({ "all_files": files });
+        return host.say(&format!("{}: {}\n", args.out.display(), counted(files, "file")));
+    }
+    let outcome = match args.out.to_str().filter(|out| out.contains("://")) {
+        Some(url) => in_bucket(&generator, url, host),
+        None => generator.run(&mut Watched(host)).map_err(anyhow::Error::from),
+    };
+    host.clear();
+    let folder = args.out.display();
     match outcome? {
         Outcome::Finished(manifest) => {
-            println!(
-                "{}: {} of {}, {}, {} refused",
-                args.out.display(),
+            host.result = json!({ "files": manifest.files.len(), "all_files": manifest.files.len() });
+            host.say(&format!(
+                "{folder}: {} of {}, {}, {} refused\n",
                 counted(manifest.examples(), "example"),
                 counted(manifest.responses(), "response"),
                 counted(manifest.pairs() as usize, "pair"),
                 counted(manifest.refused(), "row")
-            );
+            ))?;
             if manifest.labels() > 0 {
-                println!("{} with a stability label", counted(manifest.labels() as usize, "position"));
+                host.say(&format!(
+                    "{} with a stability label\n",
+                    counted(manifest.labels() as usize, "position")
+                ))?;
             }
             if manifest.refused() > 0 {
-                eprintln!("the refused rows and reasons are in {}", args.out.join("refused.jsonl").display());
+                let list = args.out.join("refused.jsonl");
+                host.note(&format!("the refused rows and reasons are in {}", list.display()));
             }
         }
         Outcome::Waiting { files, all_files } => {
-            println!(
-                "{}: {files} of {all_files} files are there; the other shards are missing",
-                args.out.display()
-            );
+            host.result = json!({ "files": files, "all_files": all_files });
+            host.say(&format!(
+                "{folder}: {files} of {all_files} files are there; the other shards are missing\n"
+            ))?;
         }
+        Outcome::Stopped => host.say(&format!("{folder}: stopped; the same command continues\n"))?,
     }
     Ok(())
+}
+
+#[cfg(feature = "object-store")]
+fn in_bucket(generator: &Generator<'_>, url: &str, host: &mut Host<'_>) -> Result<Outcome> {
+    remote::run(generator, url, host)
+}
+
+#[cfg(not(feature = "object-store"))]
+fn in_bucket(_: &Generator<'_>, url: &str, _: &mut Host<'_>) -> Result<Outcome> {
+    usage!(
+        "{url} is in a bucket; this program was built without the feature object-store and writes to folders"
+    )
 }
 
 impl GenerateArgs {
@@ -274,13 +313,13 @@ pub(crate) fn hidden_rows(chosen: Option<HiddenArg>, width: usize, widest: usize
     }
 }
 
-fn info(args: &InfoArgs) -> Result<()> {
+fn info(args: &InfoArgs, host: &mut Host<'_>) -> Result<()> {
     let cache = Cache::open(&args.cache)?;
     let info = Info::of(&cache)?;
-    print!("{info}");
+    let mut out = info.to_string();
     if args.refused {
         for row in cache.refused()? {
-            println!("row {} {}", row.row, row.why);
+            out += &format!("row {} {}\n", row.row, row.why);
         }
     }
     if !cache.header().settings.measures_dependency() {
@@ -288,38 +327,23 @@ fn info(args: &InfoArgs) -> Result<()> {
     }
     let picture = args.picture.clone().unwrap_or_else(|| args.cache.join("info"));
     info.draw(&picture)?;
-    println!("picture    {} and .png", picture.with_extension("svg").display());
-    Ok(())
+    out += &format!("picture    {} and .png\n", picture.with_extension("svg").display());
+    host.say(&out)
 }
 
-/// A progress bar on standard error.
-#[derive(Default)]
-pub(crate) struct Terminal {
-    bar: Option<ProgressBar>,
-}
+/// Tells the host how far it is.
+pub(crate) struct Watched<'h, 'a>(pub &'h mut Host<'a>);
 
-impl Terminal {
-    pub(crate) fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl Observer for Terminal {
-    fn on_progress(&mut self, progress: &TvCacheProgress) {
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(progress.all_responses as u64);
-            if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} responses {msg}") {
-                bar.set_style(style);
-            }
-            bar
-        });
-        bar.set_position(progress.responses as u64);
-        if let Some(left) = progress.left() {
-            let (examples, tokens) = (progress.examples_per_second(), progress.tokens_per_second());
-            bar.set_message(format!("{examples:.1} examples/s, {tokens:.0} tokens/s, {} left", clock(left)));
-        }
+impl Observer for Watched<'_, '_> {
+    fn on_progress(&mut self, progress: &TvCacheProgress) -> ControlFlow<()> {
+        let (examples, tokens) = (progress.examples_per_second(), progress.tokens_per_second());
+        let speed = |left| format!("{examples:.1} examples/s, {tokens:.0} tokens/s, {} left", clock(left));
+        self.0.show(&Progress {
+            unit: "responses",
+            done: progress.responses as u64,
+            total: progress.all_responses as u64,
+            message: progress.left().map(speed).unwrap_or_default(),
+        })
     }
 }
 

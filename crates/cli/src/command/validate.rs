@@ -3,16 +3,17 @@
 mod decoding;
 mod examples;
 
-use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use demask::counted;
 use demask::eval::theory::{bound, subadditivity};
+use demask::{Shard, counted};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use crate::args::{DecodeArgs, ModelArgs};
+use crate::host::{Host, Progress};
+use crate::shard;
 use examples::Examples;
 
 /// Measures the theory's assumption and bound on a model, and checks every decoder on it
@@ -55,6 +56,12 @@ struct SubAdditivity {
     /// Tokens that go through the model at once
     #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     token_budget: u32,
+    /// Only part i of n of the responses, i from 0; auto asks the cluster's scheduler
+    #[arg(long, value_name = "I/N|auto", value_parser = shard::read)]
+    shard: Option<Shard>,
+    /// Folders of parts: what they measured is taken from there, in the order of the data
+    #[arg(long, value_name = "DIR", conflicts_with = "shard")]
+    parts: Vec<PathBuf>,
 }
 
 /// Estimates the distance of joint and parallel sampling for DEMASK's own sets, beside tau
@@ -85,57 +92,66 @@ struct Bound {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     match &args.what {
-        What::SubAdditivity(args) => sub_additivity(args),
-        What::Bound(args) => bound(args),
+        What::SubAdditivity(args) => sub_additivity(args, host),
+        What::Bound(args) => bound(args, host),
+        What::Decoding(_) if host.is_program() => {
+            usage!("validate decoding is not a command that a program can call")
+        }
         What::Decoding(args) => decoding::run(args),
     }
 }
 
-fn sub_additivity(args: &SubAdditivity) -> Result<()> {
-    let model = args.model.open()?;
-    let examples = Examples::open(&args.data, &model, args.limit as usize)?;
+fn sub_additivity(args: &SubAdditivity, host: &mut Host<'_>) -> Result<()> {
+    let model = host.open(&args.model)?;
+    let shard = args.shard.unwrap_or_default();
+    let examples = Examples::open(&args.data, &model, args.limit as usize)?.of(shard);
     let settings = subadditivity::SubadditivitySettings {
         seed: args.seed,
         masks_per_response: args.masks_per_response,
         largest_set: args.largest_set as usize,
     };
-    let bar = bar(examples.len() as u64 * u64::from(args.masks_per_response), "masks");
-    let mut skipped = 0;
-    let mut watch = |progress: subadditivity::SubadditivityProgress| {
-        skipped = progress.skipped;
-        bar.set_position(progress.masks as u64);
-        bar.set_message(counted(progress.forwards, "forward pass"));
-        ControlFlow::Continue(())
-    };
+    let total = examples.len() as u64 * u64::from(args.masks_per_response);
+    let (mut skipped, mut masks, mut stopped) = (0, 0, false);
     let refused = examples.refused();
+    let known = subadditivity::Known::read(&args.parts)?;
+    let mut watch = |progress: subadditivity::SubadditivityProgress| {
+        (skipped, masks) = (progress.skipped, progress.masks);
+        let (done, message) = (progress.masks as u64, counted(progress.forwards, "forward pass"));
+        let flow = host.show(&Progress { unit: "masks", done, total, message });
+        stopped |= flow.is_break();
+        flow
+    };
     let budget = args.token_budget as usize;
-    let report = subadditivity::run(model.backbone(), examples, &settings, budget, &args.out, &mut watch)?;
-    bar.finish_and_clear();
+    let report =
+        subadditivity::run(model.backbone(), examples, &settings, (budget, &known), &args.out, &mut watch);
+    host.clear();
+    let report = report?;
+    if stopped {
+        return host.say("stopped; the same command continues\n");
+    }
     for sentence in refused.borrow().iter() {
-        eprintln!("warning: {sentence}");
+        host.note(&format!("warning: {sentence}"));
     }
     if skipped > 0 {
-        eprintln!(
+        host.note(&format!(
             "warning: skipped {} with fewer than two tokens or too long for the model's context",
             counted(skipped, "response")
-        );
+        ));
     }
-    let mut out = std::io::stdout().lock();
-    write!(out, "{report}")?;
-    writeln!(out, "records, tables and slack.svg are in {}", args.out.display())?;
-    Ok(())
+    host.result = json!({ "masks": masks });
+    host.say(&format!("{report}records, tables and slack.svg are in {}\n", args.out.display()))
 }
 
-fn bound(args: &Bound) -> Result<()> {
+fn bound(args: &Bound, host: &mut Host<'_>) -> Result<()> {
     if args.tau.is_empty() || args.tau.iter().any(|t| t.is_nan() || *t < 0.0) {
         usage!("--tau takes numbers of at least 0, separated by commas");
     }
     if args.decode.min_new_tokens > 0 {
         usage!("--min-new-tokens does not apply to this command");
     }
-    let model = args.model.open()?;
+    let model = host.open(&args.model)?;
     let examples = Examples::open(&args.data, &model, args.limit as usize)?;
     let prompts = examples.map(|e| Ok(e?.prompt)).collect::<Result<Vec<_>>>()?;
     let decoding = args.decode.decoding();
@@ -155,18 +171,17 @@ fn bound(args: &Bound) -> Result<()> {
         options: model.options(&decoding, 0)?,
         token_budget: args.token_budget as usize,
     };
-    let bar = bar(0, "sets");
     let report = bound::run(model.backbone(), model.context(), &prompts, &settings, &mut |progress| {
-        bar.set_length(progress.sets as u64);
-        bar.set_position(progress.done as u64);
-        bar.set_message(format!("tau {}", progress.tau));
-    })?;
-    bar.finish_and_clear();
+        let (done, total, message) =
+            (progress.done as u64, progress.sets as u64, format!("tau {}", progress.tau));
+        host.show(&Progress { unit: "sets", done, total, message })
+    });
+    host.clear();
+    let report = report?;
     if let Some(folder) = &args.out {
         report.write(folder)?;
     }
-    write!(std::io::stdout().lock(), "{report}")?;
-    Ok(())
+    host.say(&report.to_string())
 }
 
 fn bar(length: u64, what: &str) -> ProgressBar {

@@ -88,6 +88,15 @@ impl<R: Keyed + Serialize + DeserializeOwned> Journal<R> {
             text.push_str(&serde_json::to_string(record).map_err(|e| Error::write(&self.path)(e.into()))?);
             text.push('\n');
         }
+        self.write(records, &text)
+    }
+
+    /// Adds a record as another journal has written it: read and written again, its numbers might end in another digit.
+    pub fn append_as_written(&mut self, record: R, line: &str) -> Result<()> {
+        self.write(vec![record], &format!("{line}\n"))
+    }
+
+    fn write(&mut self, records: Vec<R>, text: &str) -> Result<()> {
         self.file.write_all(text.as_bytes()).map_err(Error::write(&self.path))?;
         self.records.extend(records);
         if self.synced.elapsed() >= SYNC {
@@ -108,6 +117,17 @@ pub fn read<H: DeserializeOwned, R: Keyed + DeserializeOwned>(path: &Path) -> Re
     let bytes = files::read_at_most(path, LARGEST).map_err(Error::read(path))?;
     let found = parse(path, whole_lines(&bytes))?;
     found.ok_or_else(|| Error::Nothing(format!("{} is empty", path.display())))
+}
+
+/// The header and the whole records of a file, each beside the line it was read from.
+pub fn read_lines<H: DeserializeOwned, R: Keyed + DeserializeOwned>(
+    path: &Path,
+) -> Result<(H, Vec<(R, String)>)> {
+    let (header, records) = read::<H, R>(path)?;
+    let text = files::read_at_most(path, LARGEST).map_err(Error::read(path))?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines = text.lines().skip(1).map(str::to_owned);
+    Ok((header, records.into_iter().zip(lines).collect()))
 }
 
 /// Everything up to the last line's end; what follows was being written.

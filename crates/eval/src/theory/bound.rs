@@ -77,7 +77,7 @@ pub fn run(
     context: &Context,
     prompts: &[Vec<u32>],
     settings: &BoundSettings,
-    watch: &mut dyn FnMut(BoundProgress),
+    watch: &mut dyn FnMut(BoundProgress) -> ControlFlow<()>,
 ) -> Result<Report> {
     if prompts.is_empty() || settings.taus.is_empty() || settings.chains == 0 {
         return Err(Error::Nothing("there must be a prompt, a value of tau and a chain".into()));
@@ -86,10 +86,17 @@ pub fn run(
     for &tau in &settings.taus {
         let strategy = settings.strategy.clone().with("tau", tau)?;
         let (steps, selected) = select(backbone, context, prompts, &strategy, settings)?;
-        watch(BoundProgress { tau, sets: selected.len(), done: 0 });
-        let estimates = chain::estimate(backbone, &selected, settings, &mut |done| {
-            watch(BoundProgress { tau, sets: selected.len(), done });
-        })?;
+        let mut flow = watch(BoundProgress { tau, sets: selected.len(), done: 0 });
+        let mut estimates = Vec::new();
+        if flow.is_continue() {
+            estimates = chain::estimate(backbone, &selected, settings, &mut |done| {
+                flow = watch(BoundProgress { tau, sets: selected.len(), done });
+                flow
+            })?;
+        }
+        if flow.is_break() {
+            return Err(Error::Nothing("it was stopped before the last set was estimated".into()));
+        }
         taus.push(TauReport::new(tau, prompts.len(), steps, &selected, estimates));
     }
     Ok(Report { strategy: settings.strategy.to_string(), chains: settings.chains, taus })

@@ -24,7 +24,7 @@ use crate::theory::example::Example;
 use journal::Journal;
 use measure::{Probed, gather, measure};
 
-pub use journal::Record;
+pub use journal::{Known, Record};
 pub use report::{Report, SizeReport, TOLERANCE};
 
 /// How the assumption is tested.
@@ -58,17 +58,18 @@ pub struct SubadditivityProgress {
 }
 
 /// Tests the assumption on every example and writes records, tables and the figure into `folder`;
-/// goes on where an earlier run stopped. `watch` may end it early, with what there is until then.
+/// goes on where an earlier run stopped. What `known` parts measured is taken over. `watch` may end it early, with what there is until then.
 pub fn run(
     backbone: &dyn Backbone,
     examples: impl IntoIterator<Item = Result<Example>>,
     settings: &SubadditivitySettings,
-    token_budget: usize,
+    (token_budget, known): (usize, &Known),
     folder: &Path,
     watch: &mut dyn FnMut(SubadditivityProgress) -> ControlFlow<()>,
 ) -> Result<Report> {
-    let mut journal =
-        Journal::open(folder, settings, &format!("{} {}", backbone.fingerprint(), backbone.precision()))?;
+    let identity = format!("{} {}", backbone.fingerprint(), backbone.precision());
+    known.check(settings, &identity)?;
+    let mut journal = Journal::open(folder, settings, &identity)?;
     let mut progress = SubadditivityProgress {
         resumed: journal.len(),
         masks: journal.len(),
@@ -86,6 +87,14 @@ pub fn run(
         for mask in 0..settings.masks_per_response {
             if number < journal.len() {
                 journal.check(number, &example.id, mask)?;
+            } else if let Some(record) = known.find(&example.id, mask) {
+                // Records stand in the order of the data.
+                let before = std::mem::take(&mut waiting);
+                if !before.is_empty() {
+                    finish(backbone, &before, token_budget, &mut journal, &mut progress)?;
+                }
+                journal.append_as_written(record)?;
+                progress.masks += 1;
             } else {
                 waiting.push(Probed::draw(&example, mask, settings, backbone.spec().ids.mask));
             }

@@ -30,11 +30,11 @@ const STACK: usize = 64 << 20;
 /// How the worker ends when a rendering takes too long.
 const LATE: u8 = 124;
 
-static WORKER: OnceLock<(PathBuf, &'static str)> = OnceLock::new();
+static WORKER: OnceLock<(PathBuf, Vec<String>)> = OnceLock::new();
 
-/// Says which program, called with which first argument, is the worker: one that then calls [`template_worker`].
-pub fn isolate_templates(program: PathBuf, argument: &'static str) {
-    let _ = WORKER.set((program, argument));
+/// Says which program, called with which arguments, is the worker: one that then calls [`template_worker`].
+pub fn isolate_templates(program: PathBuf, arguments: Vec<String>) {
+    let _ = WORKER.set((program, arguments));
 }
 
 /// What the worker is told first.
@@ -61,7 +61,7 @@ enum Answer {
 /// The worker of a template, started when it is first needed.
 pub(super) struct Worker {
     program: PathBuf,
-    argument: &'static str,
+    arguments: Vec<String>,
     order: String,
     running: Mutex<Option<Running>>,
 }
@@ -75,11 +75,12 @@ struct Running {
 impl Worker {
     /// A worker for these templates, if the program has one.
     pub(super) fn of(templates: &[(&str, &str)]) -> Option<Self> {
-        let (program, argument) = WORKER.get()?;
+        let (program, arguments) = WORKER.get()?;
         let own = |&(name, source): &(&str, &str)| (name.to_owned(), source.to_owned());
         let order = Order { templates: templates.iter().map(own).collect() };
         let order = serde_json::to_string(&order).ok()?;
-        Some(Self { program: program.clone(), argument, order, running: Mutex::new(None) })
+        let (program, arguments) = (program.clone(), arguments.clone());
+        Some(Self { program, arguments, order, running: Mutex::new(None) })
     }
 
     /// The text of a template, or what it did as the end of a sentence.
@@ -115,7 +116,7 @@ impl Worker {
 
     fn start(&self) -> io::Result<Running> {
         let mut child = Command::new(&self.program)
-            .arg(self.argument)
+            .args(&self.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -26,7 +26,7 @@ use crate::error::Refusal;
 use crate::watch::watch;
 use crate::{Served, Server, ServerSettings, openapi, page};
 
-pub use replay::told;
+pub(crate) use replay::told;
 
 /// A path, its method, and what answers there.
 pub(crate) struct Route {

@@ -30,7 +30,7 @@ fn read(body: &[u8], served: &Served, _: &ServerSettings) -> Result<Json<Value>,
 }
 
 /// A trace told again: the texts of its first tokens, the ends of sequence, and what every step changed.
-pub fn told(trace: &Trace, tokenizer: &Tokenizer, eos: &[u32]) -> Result<Value, Error> {
+pub(crate) fn told(trace: &Trace, tokenizer: &Tokenizer, eos: &[u32]) -> Result<Value, Error> {
     let mut replay = Replay::new(&trace.header);
     let text = |token: &u32| tokenizer.decode_verbatim(&[*token]);
     let texts = trace.header.tokens.iter().map(text).collect::<demask_model::Result<Vec<_>>>()?;

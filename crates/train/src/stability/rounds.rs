@@ -19,7 +19,8 @@ use crate::data::Refused;
 use crate::error::{Error, Result};
 use crate::part::PartProgress;
 use crate::tv_cache::{
-    Cache, Generator, Observer, Response, ResponseSource, States, TvCacheSettings, Visits, heads,
+    Cache, Claim, Generator, Observer, Outcome, Response, ResponseSource, States, TvCacheSettings, Visits,
+    heads,
 };
 
 /// Rounds to be run or continued.
@@ -98,8 +99,11 @@ impl Rounds<'_> {
                 token_budget: self.token_budget,
                 shard: Shard::WHOLE,
                 context: Some(&context),
+                claim: Claim::Lock,
             };
-            generator.run(observer)?;
+            if let Outcome::Stopped = generator.run(observer)? {
+                return Ok(None);
+            }
             caches.push(Cache::open(&place)?);
             let fit = StabilityFit {
                 caches: &caches,

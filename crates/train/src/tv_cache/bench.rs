@@ -103,7 +103,8 @@ fn cache(
     let mut writer = Writer::new(&scratch.join("bench.parquet"), Kept::of(settings));
     let measure = Measure { backbone, settings, token_budget: workload.token_budget };
     measure.each(tasks, &mut |_, _, examples| {
-        examples.into_iter().try_for_each(|example| writer.push(example))
+        examples.into_iter().try_for_each(|example| writer.push(example))?;
+        Ok(std::ops::ControlFlow::Continue(()))
     })?;
     writer.finish(Vec::new())?;
     Ok(start.elapsed().as_secs_f64())

@@ -173,15 +173,20 @@ impl Writer {
         if self.payload >= ROW_GROUP_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Completes the file with these entries in its footer.
+    /// Completes the file with these entries in its footer. Where another process made the same file in the meantime, its
+    /// file stays: the rows are a function of the same things.
     pub(super) fn finish(mut self, entries: Vec<(&str, String)>) -> Result<()> {
         self.flush()?;
+        let fail = |cause| Error::write(&self.path)(cause);
         let Some(mut out) = self.out.take() else { return Ok(()) };
         for (key, value) in entries {
             out.append_key_value_metadata(KeyValue::new(format!("demask.{key}"), value));
         }
-        let file = out.into_inner().map_err(io_error).map_err(Error::write(&self.path))?;
-        Ok(file.finish()?)
+        let file = out.into_inner().map_err(io_error).map_err(&fail)?;
+        match file.finish_if_first() {
+            Err(demask_model::Error::Write { cause, .. }) => Err(fail(cause)),
+            finished => finished.map(drop).map_err(Error::from),
+        }
     }
 
     fn flush(&mut self) -> Result<()> {

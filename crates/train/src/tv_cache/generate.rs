@@ -3,6 +3,7 @@
 //! The canvases of several examples share forward passes up to a token budget. Invariant: neither the budget, the
 //! thread count, the share of the work nor an interruption changes a byte of the finished folder.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use super::manifest::{FileEntry, Manifest, TvCacheHeader};
 use super::mask::{padded, randomness};
 use super::measure::{Masking, Measure, tasks, visited};
 use super::progress::{Observer, TvCacheProgress};
-use super::read::{footer, name};
+use super::read::{file_name, footer};
 use super::settings::TvCacheSettings;
 use super::source::{Response, ResponseSource};
 use super::states::{States, heads, visit};
@@ -42,6 +43,19 @@ pub struct Generator<'a> {
     pub shard: Shard,
     /// What the decoder may use whose states are measured; the settings say which decoder, if any.
     pub context: Option<&'a Context>,
+    /// How others are kept from the same files.
+    pub claim: Claim,
+}
+
+/// How two processes that were given the same files stay out of each other's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Claim {
+    /// The second is refused: a person who starts one share twice is told so.
+    #[default]
+    Lock,
+    /// Both work, under names of their own, and the first to finish a file gives it its name: for schedulers that start a
+    /// lost piece again, where nobody knows whether the first is dead or only silent.
+    Fence,
 }
 
 /// How a run ended.
@@ -57,6 +71,8 @@ pub enum Outcome {
         /// Files in all.
         all_files: usize,
     },
+    /// The observer stopped it; the same call goes on.
+    Stopped,
 }
 
 /// A response and the tokens of its canvas.
@@ -80,16 +96,30 @@ impl Generator<'_> {
         }
         // Several may work on one folder, each on a share of its own.
         let share = format!(".demask-{}-of-{}.lock", self.shard.index, self.shard.count);
-        let _lock = Lock::take_named(self.folder, &share)?;
+        let _lock = match self.claim {
+            Claim::Lock => Some(Lock::take_named(self.folder, &share)?),
+            Claim::Fence => {
+                std::fs::create_dir_all(self.folder).map_err(Error::write(self.folder))?;
+                None
+            }
+        };
         if let Some(manifest) = Manifest::read(self.folder)? {
             self.accept(&header, &manifest.header, self.folder)?;
             return Ok(Outcome::Finished(manifest));
         }
-        self.make_files(&header, observer)?;
-        self.complete(header)
+        match self.make_files(&header, observer)? {
+            ControlFlow::Continue(()) => self.complete(header),
+            ControlFlow::Break(()) => Ok(Outcome::Stopped),
+        }
     }
 
-    fn make_files(&self, header: &TvCacheHeader, observer: &mut dyn Observer) -> Result<()> {
+    /// How many files the whole cache has.
+    pub fn files(&self) -> Result<usize> {
+        self.settings.check()?;
+        Ok(TvCacheHeader::new(self.backbone, self.source, self.settings).files())
+    }
+
+    fn make_files(&self, header: &TvCacheHeader, observer: &mut dyn Observer) -> Result<ControlFlow<()>> {
         let mine: Vec<usize> = (0..header.files()).filter(|&file| self.shard.has(file)).collect();
         let responses = |file: usize| self.range(header, file).len();
         let mut missing = Vec::new();
@@ -106,37 +136,61 @@ impl Generator<'_> {
                 missing.push(file);
             }
         }
-        observer.on_progress(&progress);
+        let mut flow = observer.on_progress(&progress);
         let start = Instant::now();
         for file in missing {
-            self.make_file(header, file, &mut |step| {
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            let made = self.make_file(header, file, &mut |step| {
                 progress.responses += step.responses;
                 progress.fresh += step.responses;
                 progress.examples += step.examples;
                 progress.tokens += step.tokens;
                 progress.refused += step.refused;
                 progress.seconds = start.elapsed().as_secs_f64();
-                observer.on_progress(&progress);
+                observer.on_progress(&progress)
             })?;
+            if made.is_break() {
+                return Ok(made);
+            }
             progress.files += 1;
-            observer.on_progress(&progress);
+            flow = observer.on_progress(&progress);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn make_file(&self, header: &TvCacheHeader, file: usize, done: &mut dyn FnMut(Step)) -> Result<()> {
+    fn make_file(
+        &self,
+        header: &TvCacheHeader,
+        file: usize,
+        done: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
         let (responses, refused) = self.read(self.range(header, file))?;
-        done(Step { responses: refused.len(), refused: refused.len(), ..Step::default() });
+        if done(Step { responses: refused.len(), refused: refused.len(), ..Step::default() }).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         let tasks = self.tasks(&responses)?;
         let path = self.path(file);
-        // What a killed run of this share left of it; other shares have files of their own.
-        files::clean_of(&path);
+        match self.claim {
+            // What a killed run of this share left of it; other shares have files of their own.
+            Claim::Lock => files::clean_of(&path),
+            // Another may be at work on it.
+            Claim::Fence => files::clean(self.folder),
+        }
         let mut writer = Writer::new(&path, Kept::of(self.settings));
         let (responses, refusals) = (responses.len(), refused.len());
-        let mut entry =
-            FileEntry { name: name(file), responses, examples: 0, pairs: 0, refused: refusals, labels: 0 };
+        let mut entry = FileEntry {
+            name: file_name(file),
+            responses,
+            examples: 0,
+            pairs: 0,
+            refused: refusals,
+            labels: 0,
+        };
         let measure =
             Measure { backbone: self.backbone, settings: self.settings, token_budget: self.token_budget };
+        let mut flow = ControlFlow::Continue(());
         measure.each(&tasks, &mut |group, later, examples| {
             let mut step =
                 Step { responses: finished(group, later), examples: examples.len(), ..Step::default() };
@@ -148,9 +202,12 @@ impl Generator<'_> {
                 entry.labels += example.labelled() as u64;
                 writer.push(example)?;
             }
-            done(step);
-            Ok(())
+            flow = done(step);
+            Ok(flow)
         })?;
+        if flow.is_break() {
+            return Ok(flow);
+        }
         let json = |value: serde_json::Result<String>| {
             value.map_err(std::io::Error::from).map_err(Error::write(&path))
         };
@@ -158,7 +215,8 @@ impl Generator<'_> {
             ("header", json(serde_json::to_string(header))?),
             ("file", json(serde_json::to_string(&entry))?),
             ("refused", json(serde_json::to_string(&refused))?),
-        ])
+        ])?;
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Measures all responses and keeps the examples in memory: for a few of them, where nothing is to be written.
@@ -173,7 +231,7 @@ impl Generator<'_> {
         let mut all = Vec::new();
         measure.each(&tasks, &mut |_, _, examples| {
             all.extend(examples);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(all)
     }
@@ -293,7 +351,7 @@ impl Generator<'_> {
     }
 
     fn path(&self, file: usize) -> PathBuf {
-        self.folder.join(name(file))
+        self.folder.join(file_name(file))
     }
 }
 

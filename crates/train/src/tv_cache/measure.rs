@@ -3,6 +3,7 @@
 //! Memory is bounded by the token budget, and by the base logits of the examples that are measured together.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 use demask_decode::batch::measured_together;
 use demask_decode::dependency::{Dependency, Masked, Measure as Distance, Reveals};
@@ -136,7 +137,7 @@ pub(super) struct Measure<'a> {
 }
 
 /// Gets the tasks that were measured together, those still to come, and the examples in order.
-type Visit<'v, 'a> = dyn FnMut(&[Masking<'a>], &[Masking<'a>], Vec<Example>) -> Result<()> + 'v;
+type Visit<'v, 'a> = dyn FnMut(&[Masking<'a>], &[Masking<'a>], Vec<Example>) -> Result<ControlFlow<()>> + 'v;
 
 impl Measure<'_> {
     /// Measures tasks in order, as many at a time as the budget allows.
@@ -144,7 +145,9 @@ impl Measure<'_> {
         let mut rest = tasks;
         while !rest.is_empty() {
             let (group, later) = rest.split_at(self.gather(rest));
-            visit(group, later, self.together(group)?)?;
+            if visit(group, later, self.together(group)?)?.is_break() {
+                return Ok(());
+            }
             rest = later;
         }
         Ok(())

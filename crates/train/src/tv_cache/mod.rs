@@ -23,14 +23,14 @@ mod source;
 mod states;
 
 pub use format::{Example, Numbers, Stored};
-pub use generate::{Generator, Outcome};
+pub use generate::{Claim, Generator, Outcome};
 pub use info::Info;
 pub use label::{CHANGES, KEEPS, UNLABELLED};
 pub use manifest::{FileEntry, Manifest, TvCacheHeader};
 pub use mask::Mask;
 pub use profile::{Distances, Repeats};
 pub use progress::{Observer, TvCacheProgress};
-pub use read::{Cache, Columns};
+pub use read::{Cache, Columns, file_name};
 pub use settings::{HiddenRows, Labelling, TvCacheSettings};
 pub use source::{Generated, Response, ResponseSource};
 pub use states::{States, Visits, heads};

@@ -1,16 +1,19 @@
 //! What a run tells while it goes on.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Watches a run.
 pub trait Observer {
-    /// After every batch of examples, and once before the first.
-    fn on_progress(&mut self, progress: &TvCacheProgress);
+    /// After every batch of examples, and once before the first. To break is to stop; finished files stay.
+    fn on_progress(&mut self, progress: &TvCacheProgress) -> ControlFlow<()>;
 }
 
 /// Watches nothing.
 impl Observer for () {
-    fn on_progress(&mut self, _: &TvCacheProgress) {}
+    fn on_progress(&mut self, _: &TvCacheProgress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// How far a run is. Counts are of this shard and include what earlier runs finished.

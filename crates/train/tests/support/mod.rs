@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use demask_engine::Shard;
 use demask_model::checkpoint::Store;
 use demask_model::{LoadOptions, Transformer};
-use demask_train::tv_cache::{Generated, Generator, Outcome, Response, ResponseSource, TvCacheSettings};
+use demask_train::tv_cache::{
+    Claim, Generated, Generator, Outcome, Response, ResponseSource, TvCacheSettings,
+};
 use serde_json::Value;
 
 pub fn folder() -> PathBuf {
@@ -85,8 +87,9 @@ pub fn generate(
     shard: Shard,
 ) -> Outcome {
     let backbone = backbone();
+    let (context, claim) = (None, Claim::Lock);
     let generator =
-        Generator { backbone: &backbone, source, settings, folder, token_budget, shard, context: None };
+        Generator { backbone: &backbone, source, settings, folder, token_budget, shard, context, claim };
     generator.run(&mut ()).unwrap()
 }
 

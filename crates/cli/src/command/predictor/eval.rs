@@ -1,7 +1,5 @@
 //! `demask predictor eval`: a predictor against the dependency that is measured, and against decoding without it.
 
-use std::io::Write;
-
 use anyhow::Result;
 use demask::decode::StrategySpec;
 use demask::eval::run::compare::compare;
@@ -12,6 +10,7 @@ use demask::{Decoding, Model, counted};
 
 use crate::args::ModelArgs;
 use crate::command::train::predictor::warn_if_useless;
+use crate::host::Host;
 use crate::measured::MeasuredArgs;
 
 /// Responses that are measured, and problems that are decoded, where no limit is given.
@@ -37,23 +36,23 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
-    let model = args.model.open()?;
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
+    let model = host.open(&args.model)?;
     let Some(predictor) = model.predictor() else {
         usage!("there is no predictor to evaluate; name one with --predictor FILE|DIR|NAME");
     };
     let examples = args.measured.examples(&model, args.limit.unwrap_or(RESPONSES), 1.0)?;
     let report = Report::of(predictor, &examples)?;
-    print!("{report}");
-    warn_if_useless(&report);
+    host.say(&report.to_string())?;
+    warn_if_useless(&report, host);
     if args.task == "none" {
         return Ok(());
     }
-    side_by_side(args, &model)
+    side_by_side(args, &model, host)
 }
 
 /// Accuracy and forward passes of decoders on test problems.
-fn side_by_side(args: &Args, model: &Model) -> Result<()> {
+fn side_by_side(args: &Args, model: &Model, host: &mut Host<'_>) -> Result<()> {
     let Some((task, fresh)) = Generated::find(&args.task) else { usage!("--task takes one task, or none") };
     let (split, limit) = (if fresh { Split::Fresh } else { Split::Test }, args.limit.unwrap_or(PROBLEMS));
     let suite = Generated::new(task, split, limit as usize, model.text(), None)?;
@@ -63,16 +62,14 @@ fn side_by_side(args: &Args, model: &Model) -> Result<()> {
             strategies.push(name.parse()?);
         }
     }
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{} of {}:", counted(suite.len(), "test problem"), args.task)?;
+    host.say(&format!("{} of {}:\n", counted(suite.len(), "test problem"), args.task))?;
     for strategy in &strategies {
         let compared = compare(model, &suite, strategy, &Decoding::default())?;
         let (percent, forwards) = (100.0 * compared.accuracy(), compared.forwards_each());
-        writeln!(
-            out,
-            "  {:<26} {percent:5.1} % right, {forwards:.1} forward passes each",
+        host.say(&format!(
+            "  {:<26} {percent:5.1} % right, {forwards:.1} forward passes each\n",
             strategy.to_string()
-        )?;
+        ))?;
     }
     Ok(())
 }

@@ -8,13 +8,14 @@ use anyhow::Result;
 use demask::model::HiddenRow;
 use demask::train::estimate::{Estimate, Plan};
 use demask::train::fit::Config;
-use demask::train::tv_cache::{Cache, Generator, Outcome, TvCacheSettings};
+use demask::train::tv_cache::{Cache, Claim, Generator, Outcome, TvCacheSettings};
 use demask::{Model, Shard, counted};
 
 use crate::args::ModelArgs;
 use crate::command::train::predictor::fit_and_save;
 use crate::command::tv_cache::data::Data;
-use crate::command::tv_cache::{Terminal, WIDEST_STORED, clock, hidden_rows};
+use crate::command::tv_cache::{WIDEST_STORED, Watched, clock, hidden_rows};
+use crate::host::Host;
 
 /// Responses of the paper's cache.
 const RESPONSES: usize = 100_000;
@@ -58,8 +59,8 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
-    let model = args.model.open()?;
+pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
+    let model = host.open(&args.model)?;
     let wanted = args.limit.unwrap_or(RESPONSES);
     let data = Data::open(&args.data, Some(wanted), args.seed)?;
     let encoder = data.encoder(&model, args.raw);
@@ -78,12 +79,13 @@ pub fn run(args: &Args) -> Result<()> {
         token_budget: args.token_budget,
         shard: Shard::WHOLE,
         context: None,
+        claim: Claim::Lock,
     };
     let start = Instant::now();
     let estimate = Estimate::measure(&generator, &config)?;
     let full = Plan { responses, masks: paper.masks_per_response };
     let mut settings = paper.clone();
-    eprintln!(
+    host.note(&format!(
         "measured {} in {}: {} of {} each and {} take about {}",
         counted(estimate.examples, "example"),
         clock(start.elapsed()),
@@ -91,12 +93,12 @@ pub fn run(args: &Args) -> Result<()> {
         counted(full.masks as usize, "mask"),
         counted(config.epochs as usize, "epoch"),
         clock(estimate.time(full))
-    );
+    ));
     if let Some(budget) = args.budget {
         let plan = estimate.within(full, budget);
         (settings.limit, settings.masks_per_response) = (plan.responses, plan.masks);
         if plan != full {
-            eprintln!(
+            host.note(&format!(
                 "within {}: {} of {} each, about {}; given up: {} of {} examples, so rare dependencies are seen less \
                  often and the predictor will be less exact",
                 clock(budget),
@@ -105,26 +107,28 @@ pub fn run(args: &Args) -> Result<()> {
                 clock(estimate.time(plan)),
                 full.examples() - plan.examples(),
                 full.examples()
-            );
+            ));
         }
     }
     if args.dry_run {
         return Ok(());
     }
-    let mut terminal = Terminal::default();
-    let outcome = Generator { settings: &settings, ..generator }.run(&mut terminal);
-    terminal.end();
-    if let Outcome::Waiting { files, all_files } = outcome? {
-        println!(
-            "{}: {files} of {all_files} files are there; the other shards are missing",
-            folder.display()
-        );
-        return Ok(());
+    let outcome = Generator { settings: &settings, ..generator }.run(&mut Watched(host));
+    host.clear();
+    match outcome? {
+        Outcome::Finished(_) => {}
+        Outcome::Stopped => return host.say("stopped; the same command continues\n"),
+        Outcome::Waiting { files, all_files } => {
+            let folder = folder.display();
+            return host.say(&format!(
+                "{folder}: {files} of {all_files} files are there; the other shards are missing\n"
+            ));
+        }
     }
     let cache = Cache::open(&folder)?;
     let rows = [(HiddenRow::I, "row-i"), (HiddenRow::IMinusOne, "row-i-minus-1")];
     let out = args.out.join("predictor.safetensors");
-    fit_and_save(&cache, &config, &rows, Some(model.backbone()), &out)
+    fit_and_save(&cache, &config, &rows, Some(model.backbone()), &out, host)
 }
 
 impl Args {

@@ -8,17 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use demask::counted;
 use demask::decode::dependency::Measure;
 use demask::model::checkpoint::Dtype;
 use demask::model::{Backbone, HiddenRow};
 use demask::train::fit::{Config, Fit, FitProgress, Fitted, Report, Watcher, best};
 use demask::train::tv_cache::Cache;
-use indicatif::ProgressBar;
+use demask::{Model, counted};
+use serde_json::json;
 
-use super::terminal::{bar, stop_on_signals};
+use super::terminal::stop_on_signals;
 use crate::args::ModelArgs;
 use crate::command::tv_cache::clock;
+use crate::host::{Host, Progress};
 
 /// Fits the dependency predictor to a TV cache; continues by itself where it was stopped
 #[derive(Debug, clap::Args)]
@@ -84,7 +85,7 @@ enum RowArg {
 }
 
 /// Trains the predictor.
-pub(super) fn run(args: &PredictorArgs) -> Result<()> {
+pub(super) fn run(args: &PredictorArgs, host: &mut Host<'_>) -> Result<()> {
     let cache = Cache::open(&args.cache)?;
     let config = args.settings()?;
     let backbone = match &args.model.model {
@@ -92,12 +93,13 @@ pub(super) fn run(args: &PredictorArgs) -> Result<()> {
         None => None,
     };
     let backbone = backbone.as_ref().map(|backbone| backbone as &dyn Backbone);
+    let backbone = backbone.or_else(|| host.model().map(Model::backbone));
     let rows = match args.hidden_row {
         RowArg::I => vec![(HiddenRow::I, "row-i")],
         RowArg::IMinusOne => vec![(HiddenRow::IMinusOne, "row-i-minus-1")],
         RowArg::Both => vec![(HiddenRow::I, "row-i"), (HiddenRow::IMinusOne, "row-i-minus-1")],
     };
-    fit_and_save(&cache, &config, &rows, backbone, &args.out)
+    fit_and_save(&cache, &config, &rows, backbone, &args.out, host)
 }
 
 /// Trains one predictor per hidden row and saves the best; state and reports go to a folder beside it.
@@ -107,38 +109,39 @@ pub(crate) fn fit_and_save(
     rows: &[(HiddenRow, &str)],
     backbone: Option<&dyn Backbone>,
     out: &Path,
+    host: &mut Host<'_>,
 ) -> Result<()> {
     let run = out.with_extension("run");
-    let mut terminal = Terminal::new()?;
+    // A program has its own way to stop.
+    let stop = if host.is_program() { Arc::default() } else { stop_on_signals()? };
     let mut fitted = Vec::new();
     for &(row, name) in rows {
         let folder = run.join(name);
         let trained_on = &cache.header().source;
         let fit = Fit { cache, config, row, backbone, folder: &folder, trained_on };
-        let Some(one) = fit.run(&mut terminal)? else {
-            terminal.end();
-            println!("stopped; the same command continues");
-            return Ok(());
-        };
-        terminal.end();
-        print!("{}", one.report);
+        let one = fit.run(&mut Watched { host, validation: None, stop: stop.clone() });
+        host.clear();
+        let Some(one) = one? else { return host.say("stopped; the same command continues\n") };
+        host.say(&one.report.to_string())?;
         fitted.push(one);
     }
     let kept = best(fitted).context("nothing was trained")?;
     save(&kept, out)?;
-    println!("{}: hidden row {}, reports in {}", out.display(), kept.report.hidden_row, run.display());
-    warn_if_useless(&kept.report);
+    let row = kept.report.hidden_row.to_string();
+    host.result = json!({ "hidden_row": row, "validation_mse": kept.report.validation_mse });
+    host.say(&format!("{}: hidden row {row}, reports in {}\n", out.display(), run.display()))?;
+    warn_if_useless(&kept.report, host);
     Ok(())
 }
 
-/// Says on standard error that a predictor is worse than none.
-pub(crate) fn warn_if_useless(report: &Report) {
+/// Says beside the result that a predictor is worse than none.
+pub(crate) fn warn_if_useless(report: &Report, host: &mut Host<'_>) {
     if report.is_worse_than_a_constant() {
-        eprintln!(
+        host.note(&format!(
             "warning: this predictor is worse than a constant (MSE {:.6} against {:.6}, R² {:.3}); decoding with it is \
              guessing: train longer, on more data or with another rate, and look at it with demask predictor eval",
             report.validation_mse, report.constant_mse, report.r_squared
-        );
+        ));
     }
 }
 
@@ -173,45 +176,29 @@ impl PredictorArgs {
     }
 }
 
-/// A progress bar on standard error, and a clean end on Ctrl-C.
-struct Terminal {
-    bar: Option<ProgressBar>,
+/// Tells the host how far it is, and ends cleanly on Ctrl-C.
+struct Watched<'h, 'a> {
+    host: &'h mut Host<'a>,
     validation: Option<f64>,
     stop: Arc<AtomicBool>,
 }
 
-impl Terminal {
-    fn new() -> Result<Self> {
-        Ok(Self { bar: None, validation: None, stop: stop_on_signals()? })
-    }
-
-    fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl Watcher for Terminal {
+impl Watcher for Watched<'_, '_> {
     fn on_start(&mut self, row: HiddenRow, training: usize, validation: usize, parameters: usize) {
-        eprintln!(
+        self.host.note(&format!(
             "hidden row {row}: {}, {} to train on, {validation} held out",
             counted(parameters, "parameter"),
             counted(training, "example")
-        );
-        self.validation = None;
+        ));
     }
 
     fn on_step(&mut self, progress: &FitProgress) -> ControlFlow<()> {
-        let bar = self.bar.get_or_insert_with(|| bar(progress.steps, "updates"));
-        bar.set_position(progress.step);
         let validation = self.validation.map(|mse| format!(", validation {mse:.5}")).unwrap_or_default();
         let (speed, left) = (progress.examples_per_second, clock(progress.left));
-        bar.set_message(format!(
-            "MSE {:.5}{validation}, {speed:.0} examples/s, {left} left",
-            progress.training
-        ));
-        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let message = format!("MSE {:.5}{validation}, {speed:.0} examples/s, {left} left", progress.training);
+        let (done, total) = (progress.step, progress.steps);
+        let flow = self.host.show(&Progress { unit: "updates", done, total, message });
+        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { flow }
     }
 
     fn on_validation(&mut self, _: u64, mse: f64, _: bool) {

@@ -20,7 +20,8 @@ use indicatif::ProgressBar;
 use super::terminal::{bar, folder_of, stop_on_signals};
 use crate::args::ModelArgs;
 use crate::command::tv_cache::data::Data;
-use crate::command::tv_cache::{HiddenArg, Terminal, clock, hidden_rows, usual_decoder};
+use crate::command::tv_cache::{HiddenArg, Watched, clock, hidden_rows, usual_decoder};
+use crate::host::Host;
 
 /// Trains the stability head of the predictor, for demask:start=stable; continues by itself where it was stopped
 #[derive(Debug, clap::Args)]
@@ -101,12 +102,12 @@ enum RowArg {
 }
 
 /// Trains the head.
-pub(super) fn run(args: &StabilityArgs) -> Result<()> {
+pub(super) fn run(args: &StabilityArgs, host: &mut Host<'_>) -> Result<()> {
     let model = args.model.open()?;
     let parts = model.predictor_parts()?;
     folder_of(&args.out)?;
     if args.cache.is_empty() {
-        in_rounds(args, &model, parts.as_ref())
+        in_rounds(args, &model, parts.as_ref(), host)
     } else {
         on_caches(args, parts.as_ref())
     }
@@ -131,7 +132,7 @@ fn on_caches(args: &StabilityArgs, parts: Option<&Parts>) -> Result<()> {
     Ok(())
 }
 
-fn in_rounds(args: &StabilityArgs, model: &Model, parts: Option<&Parts>) -> Result<()> {
+fn in_rounds(args: &StabilityArgs, model: &Model, parts: Option<&Parts>, host: &mut Host<'_>) -> Result<()> {
     let data = Data::open(&args.data, Some(args.limit * args.rounds), args.seed)?;
     let encoder = data.encoder(model, args.raw);
     let row = parts.map_or(args.row(), |parts| parts.metadata.hidden_row);
@@ -168,8 +169,8 @@ fn in_rounds(args: &StabilityArgs, model: &Model, parts: Option<&Parts>) -> Resu
         folder: &args.out.with_extension("run"),
         token_budget: args.token_budget,
     };
-    let (mut terminal, mut watch) = (Terminal::default(), Watch::new()?);
-    let last = rounds.run(&mut terminal, &mut |progress| watch.step(progress), &mut |round: &Round| {
+    let mut watch = Watch::new()?;
+    let last = rounds.run(&mut Watched(host), &mut |progress| watch.step(progress), &mut |round: &Round| {
         println!(
             "round {}: {} so far, the last visited by {}",
             round.index + 1,
@@ -178,7 +179,7 @@ fn in_rounds(args: &StabilityArgs, model: &Model, parts: Option<&Parts>) -> Resu
         );
         print!("{}", round.fitted.report);
     });
-    terminal.end();
+    host.clear();
     watch.end();
     match last? {
         None => println!("stopped; the same command continues"),

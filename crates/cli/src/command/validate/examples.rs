@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use anyhow::Result;
-use demask::Model;
 use demask::eval::run::names;
 use demask::eval::task;
 use demask::eval::theory::example::Example;
 use demask::train::data::{self, Encoded, Encoder};
 use demask::train::tv_cache::ResponseSource;
+use demask::{Model, Shard};
 
 use crate::command::tv_cache::data::Data;
 
@@ -24,6 +24,7 @@ pub(super) struct Examples {
     read: std::vec::IntoIter<Example>,
     refused: Rc<RefCell<Vec<String>>>,
     eos: Vec<u32>,
+    shard: Shard,
 }
 
 /// Examples by number.
@@ -46,12 +47,25 @@ impl Examples {
         };
         let len = rows.len().min(limit);
         let eos = model.ids().eos.clone();
-        Ok(Self { rows, next: 0, len, read: Vec::new().into_iter(), refused: Rc::default(), eos })
+        Ok(Self {
+            rows,
+            next: 0,
+            len,
+            read: Vec::new().into_iter(),
+            refused: Rc::default(),
+            eos,
+            shard: Shard::WHOLE,
+        })
+    }
+
+    /// Only those of a share: rows by their number in the data.
+    pub(super) fn of(self, shard: Shard) -> Self {
+        Self { shard, ..self }
     }
 
     /// How many there are at most.
     pub(super) fn len(&self) -> usize {
-        self.len
+        (0..self.len).filter(|&row| self.shard.has(row)).count()
     }
 
     /// Sentences on rows that could not be used so far.
@@ -72,9 +86,17 @@ impl Iterator for Examples {
                 }
                 return Some(Ok(example));
             }
-            let end = (self.next + ROWS).min(self.len);
+            // Rows of a share lie apart and are read one by one.
+            let end = match self.shard == Shard::WHOLE {
+                true => (self.next + ROWS).min(self.len),
+                false => (self.next + 1).min(self.len),
+            };
             if self.next == end {
                 return None;
+            }
+            if !self.shard.has(self.next) && self.shard != Shard::WHOLE {
+                self.next = end;
+                continue;
             }
             match self.rows.read(self.next..end) {
                 Err(error) => return Some(Err(demask::eval::error::Error::Data(format!("{error:#}")))),

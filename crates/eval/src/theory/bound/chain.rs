@@ -2,6 +2,8 @@
 //!
 //! Invariant: a chain's draws are a function of (seed, prompt, step, chain), whatever the batch.
 
+use std::ops::ControlFlow;
+
 use demask_decode::batch::measured_together;
 use demask_decode::probe::{BackboneProbe, Probe, Question};
 use demask_decode::rng::{Purpose, Rng};
@@ -21,12 +23,12 @@ pub struct Estimate {
     pub error: f64,
 }
 
-/// Estimates every set, as many at a time as the budgets allow; tells how many are done.
+/// Estimates every set, as many at a time as the budgets allow; tells how many are done, and may be stopped.
 pub(super) fn estimate(
     backbone: &dyn Backbone,
     sets: &[Selected],
     settings: &BoundSettings,
-    done: &mut dyn FnMut(usize),
+    done: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<Vec<Estimate>> {
     let vocab = backbone.spec().vocab;
     let mut estimates = Vec::with_capacity(sets.len());
@@ -35,7 +37,9 @@ pub(super) fn estimate(
         let sizes = rest.iter().map(|s| (settings.chains * s.canvas.len(), s.set.len()));
         let count = measured_together(sizes, settings.token_budget, vocab);
         estimates.extend(together(backbone, &rest[..count], settings)?);
-        done(estimates.len());
+        if done(estimates.len()).is_break() {
+            break;
+        }
     }
     Ok(estimates)
 }

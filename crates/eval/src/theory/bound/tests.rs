@@ -54,7 +54,8 @@ fn chains_estimate_the_exact_distances() {
         used: 0.0,
     });
     let settings = settings(4000, &[1.0], "demask:dependency=oracle");
-    let estimates = chain::estimate(&joint, &sets, &settings, &mut |_| ()).unwrap();
+    let estimates =
+        chain::estimate(&joint, &sets, &settings, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     for (set, estimate) in sets.iter().zip(estimates) {
         let (distance, telescoped) = exact(&joint, &set.canvas, &set.set);
         assert!(distance > 0.001 && distance <= telescoped + 1e-12, "{distance} {telescoped}");
@@ -70,8 +71,11 @@ fn a_pair_is_estimated_without_chance_in_the_batch() {
     let canvas = vec![joint.spec().ids.mask; 4];
     let one = |prompt| Selected { prompt, step: 1, canvas: canvas.clone(), set: vec![0, 2], used: 0.0 };
     let settings = settings(16, &[1.0], "demask:dependency=oracle");
-    let together = chain::estimate(&joint, &[one(0), one(1)], &settings, &mut |_| ()).unwrap();
-    let alone = chain::estimate(&joint, &[one(1)], &settings, &mut |_| ()).unwrap();
+    let together =
+        chain::estimate(&joint, &[one(0), one(1)], &settings, &mut |_| std::ops::ControlFlow::Continue(()))
+            .unwrap();
+    let alone =
+        chain::estimate(&joint, &[one(1)], &settings, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!(together[1], alone[0]);
     assert_ne!(together[0], together[1], "prompts have chains of their own");
 }
@@ -82,7 +86,11 @@ fn the_report_holds_the_selections_of_the_strategy() {
     let prompts = vec![Vec::new(); 3];
     let settings = settings(64, &[0.0, 10.0], "demask:gamma=0,dependency=oracle,draws=8");
     let mut seen = Vec::new();
-    let report = run(&joint, &Context::default(), &prompts, &settings, &mut |p| seen.push(p)).unwrap();
+    let report = run(&joint, &Context::default(), &prompts, &settings, &mut |p| {
+        seen.push(p);
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
     let [none, all] = report.taus.as_slice() else { panic!("two values of tau") };
     assert_eq!((none.steps, none.sets, none.distance), (12, 0, 0.0));
     assert_eq!((all.steps, all.tokens, all.sets), (3, 12, 3), "one step per prompt");
@@ -95,6 +103,7 @@ fn the_report_holds_the_selections_of_the_strategy() {
     let sets = std::fs::read_to_string(folder.path().join("sets.csv")).unwrap();
     assert_eq!(sets.lines().count(), 4);
     assert!(report.to_string().contains("TV(P,Q)"));
-    let nothing = run(&joint, &Context::default(), &[], &settings, &mut |_| ());
+    let nothing =
+        run(&joint, &Context::default(), &[], &settings, &mut |_| std::ops::ControlFlow::Continue(()));
     assert!(nothing.is_err());
 }

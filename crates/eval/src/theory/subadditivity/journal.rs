@@ -1,6 +1,7 @@
 //! What was measured, one JSON line per mask, in a [`crate::run::journal`].
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use demask_engine::counted;
 use serde::{Deserialize, Serialize};
@@ -56,21 +57,64 @@ struct JournalHeader {
     settings: SubadditivitySettings,
 }
 
+impl JournalHeader {
+    fn new(settings: &SubadditivitySettings, backbone: &str) -> Self {
+        Self { demask_sub_additivity: 1, backbone: backbone.into(), settings: settings.clone() }
+    }
+
+    fn agrees(&self, found: &Self) -> std::result::Result<(), String> {
+        if found == self {
+            return Ok(());
+        }
+        Err(format!("it has {}, this run has {}", describe(found), describe(self)))
+    }
+}
+
+/// What parts of a run measured elsewhere.
+#[derive(Default)]
+pub struct Known {
+    headers: Vec<(PathBuf, JournalHeader)>,
+    records: HashMap<(String, u32), (Record, String)>,
+}
+
+impl Known {
+    /// The records of these folders.
+    pub fn read(folders: &[PathBuf]) -> Result<Self> {
+        let mut known = Self::default();
+        for folder in folders {
+            let path = folder.join(FILE);
+            let (header, records): (JournalHeader, Vec<(Record, String)>) = journal::read_lines(&path)?;
+            known.headers.push((path, header));
+            let keyed =
+                records.into_iter().map(|(record, line)| ((record.id.clone(), record.mask), (record, line)));
+            known.records.extend(keyed);
+        }
+        Ok(known)
+    }
+
+    /// Refuses parts of another run.
+    pub(super) fn check(&self, settings: &SubadditivitySettings, backbone: &str) -> Result<()> {
+        let header = JournalHeader::new(settings, backbone);
+        for (path, found) in &self.headers {
+            header.agrees(found).map_err(|problem| Error::OtherRun { path: path.clone(), problem })?;
+        }
+        Ok(())
+    }
+
+    /// The record of a mask, and the line it was read from.
+    pub(super) fn find(&self, id: &str, mask: u32) -> Option<&(Record, String)> {
+        self.records.get(&(id.to_owned(), mask))
+    }
+}
+
 /// The records of a run.
 pub(super) struct Journal(journal::Journal<Record>);
 
 impl Journal {
     /// Opens the folder's records, or begins them.
     pub(super) fn open(folder: &Path, settings: &SubadditivitySettings, backbone: &str) -> Result<Self> {
-        let header =
-            JournalHeader { demask_sub_additivity: 1, backbone: backbone.into(), settings: settings.clone() };
-        let same = |found: &JournalHeader| {
-            if *found == header {
-                return Ok(());
-            }
-            Err(format!("it has {}, this run has {}", describe(found), describe(&header)))
-        };
-        Ok(Self(journal::Journal::open(&folder.join(FILE), &header, same)?))
+        let header = JournalHeader::new(settings, backbone);
+        Ok(Self(journal::Journal::open(&folder.join(FILE), &header, |found| header.agrees(found))?))
     }
 
     /// Number of records.
@@ -92,6 +136,11 @@ impl Journal {
         let problem =
             format!("its record {number} is mask {index} of {found:?}, this data has mask {mask} of {id:?}");
         Err(Error::OtherRun { path: self.0.path().to_path_buf(), problem })
+    }
+
+    /// Adds a record as a part has written it.
+    pub(super) fn append_as_written(&mut self, (record, line): &(Record, String)) -> Result<()> {
+        self.0.append_as_written(record.clone(), line)
     }
 
     /// Adds records.

@@ -34,7 +34,10 @@ fn settings() -> SubadditivitySettings {
 }
 
 fn whole(joint: &Tabular, folder: &Path, count: usize, budget: usize) -> Report {
-    run(joint, examples(count), &settings(), budget, folder, &mut |_| ControlFlow::Continue(())).unwrap()
+    run(joint, examples(count), &settings(), (budget, &Known::default()), folder, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap()
 }
 
 #[test]
@@ -77,13 +80,16 @@ fn an_interrupted_run_ends_like_a_whole_one() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     whole(&joint, one.path(), 12, 64);
     // Stopped after the first group, then killed in the middle of a line, then with another batch size.
-    run(&joint, examples(12), &settings(), 16, two.path(), &mut |_| ControlFlow::Break(())).unwrap();
+    run(&joint, examples(12), &settings(), (16, &Known::default()), two.path(), &mut |_| {
+        ControlFlow::Break(())
+    })
+    .unwrap();
     let path = two.path().join("records.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.lines().count() > 3 && text.lines().count() < 61);
     std::fs::write(&path, &text[..text.len() - 20]).unwrap();
     let mut resumed = 0;
-    run(&joint, examples(12), &settings(), 1 << 10, two.path(), &mut |p| {
+    run(&joint, examples(12), &settings(), (1 << 10, &Known::default()), two.path(), &mut |p| {
         resumed = p.resumed;
         ControlFlow::Continue(())
     })
@@ -97,13 +103,44 @@ fn an_interrupted_run_ends_like_a_whole_one() {
 }
 
 #[test]
+fn parts_come_together_like_a_whole_run_even_with_holes() {
+    let joint = joint();
+    let [one, even, odd, all] = [0; 4].map(|_| tempfile::tempdir().unwrap());
+    whole(&joint, one.path(), 12, 64);
+    let part = |folder: &Path, first: usize, count: usize| {
+        let own = examples(12).into_iter().enumerate().filter(|(i, _)| i % 2 == first).map(|(_, e)| e);
+        let watch = &mut |_| ControlFlow::Continue(());
+        run(&joint, own.take(count), &settings(), (64, &Known::default()), folder, watch).unwrap();
+    };
+    part(even.path(), 0, 6);
+    part(odd.path(), 1, 4);
+    let known = Known::read(&[even.path().to_owned(), odd.path().to_owned()]).unwrap();
+    let mut forwards = 0;
+    run(&joint, examples(12), &settings(), (64, &known), all.path(), &mut |p| {
+        forwards = p.forwards;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let read = |folder: &Path| std::fs::read(folder.join("records.jsonl")).unwrap();
+    assert_eq!(read(one.path()), read(all.path()));
+    assert!(forwards > 0, "two examples were in no part");
+    let other = SubadditivitySettings { seed: 4, ..settings() };
+    let watch = &mut |_| ControlFlow::Continue(());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let error = run(&joint, examples(12), &other, (64, &known), elsewhere.path(), watch).unwrap_err();
+    assert!(error.to_string().contains("seed 3"), "{error}");
+}
+
+#[test]
 fn other_settings_or_data_are_refused() {
     let (joint, folder) = (joint(), tempfile::tempdir().unwrap());
     whole(&joint, folder.path(), 3, 64);
     let other = SubadditivitySettings { seed: 4, ..settings() };
     let again = |settings: &SubadditivitySettings, examples: Vec<Result<Example>>| {
         let watch = &mut |_| ControlFlow::Continue(());
-        run(&joint, examples, settings, 64, folder.path(), watch).unwrap_err().to_string()
+        run(&joint, examples, settings, (64, &Known::default()), folder.path(), watch)
+            .unwrap_err()
+            .to_string()
     };
     assert!(again(&other, examples(3)).contains("seed 3"));
     let swapped: Vec<_> = examples(3).into_iter().rev().collect();
@@ -127,7 +164,9 @@ fn parity_violates_and_the_report_says_so() {
 fn nothing_to_measure_is_said() {
     let (joint, folder) = (joint(), tempfile::tempdir().unwrap());
     let short = vec![Ok(Example { id: "x".into(), prompt: vec![0], response: vec![1] })];
-    let error =
-        run(&joint, short, &settings(), 64, folder.path(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = run(&joint, short, &settings(), (64, &Known::default()), folder.path(), &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap_err();
     assert!(error.to_string().contains("nothing to measure"), "{error}");
 }

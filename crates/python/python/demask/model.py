@@ -1,0 +1,355 @@
+"""A loaded model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Union, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from ._errors import UsageError
+from .output import Output, Stream
+from .progress import Progress, Shown
+from .strategy import Strategy
+
+Message = Mapping[str, Any]
+"""A turn of a conversation: at least ``role`` and ``content``."""
+Prompt = Union[str, Sequence[Message], Sequence[int], NDArray[np.integer]]
+"""A user's message, a conversation, or token ids as they are."""
+AnyStrategy = Union[str, Strategy, None]
+"""``NAME[:key=value,…]``, an object of a class of yours, or the model's own."""
+
+
+class Model:
+    """A checkpoint ready to use. ``Model.load`` and ``Model.embedded`` make one."""
+
+    def __init__(self, native: _native.Model) -> None:
+        self._native = native
+        self._source: dict[str, Any] | None = None
+        self._own: dict[str, tuple[Strategy, _native.Model]] = {}
+
+    @classmethod
+    def load(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        dtype: Literal["f32", "bf16", "f16", "int8", "q4"] | None = None,
+        predictor: str | os.PathLike[str] | None = None,
+        mmap: bool = True,
+        by_ids: bool = False,
+        progress: Progress = None,
+    ) -> Model:
+        """Loads a checkpoint folder, a ``.gguf`` file or a Hub name (``org/name``, ``org/name@revision``).
+
+        ``dtype`` is the precision of the weights (as stored if ``None``), ``predictor`` another dependency predictor than
+        the checkpoint's own; with ``by_ids`` a checkpoint without a tokenizer will do.
+        """
+        return cls._load(os.fspath(name), dtype, predictor, mmap, by_ids, progress)
+
+    @classmethod
+    def embedded(cls, *, predictor: str | os.PathLike[str] | None = None) -> Model:
+        """The small model inside the package."""
+        return cls._load(None, None, predictor, True, False, False)
+
+    @classmethod
+    def _load(
+        cls,
+        name: str | None,
+        dtype: str | None,
+        predictor: str | os.PathLike[str] | None,
+        mmap: bool,
+        by_ids: bool,
+        progress: Progress,
+    ) -> Model:
+        file = None if predictor is None else os.fspath(predictor)
+        with Shown(progress) as shown:
+            model = cls(_native.Model.load(name, dtype, file, mmap, by_ids, shown))
+        model._source = {"name": name, "dtype": dtype, "predictor": file, "mmap": mmap, "by_ids": by_ids}
+        return model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process loads the same checkpoint there.
+        if self._source is None:
+            raise TypeError("this model cannot be copied to another process")
+        s = self._source
+        return _reload, (s["name"], s["dtype"], s["predictor"], s["mmap"], s["by_ids"])
+
+    @property
+    def name(self) -> str:
+        """A short name without a path."""
+        return self._native.name
+
+    @property
+    def architecture(self) -> str:
+        """The family."""
+        return self._native.architecture
+
+    @property
+    def vocab(self) -> int:
+        """Size of the vocabulary."""
+        return self._native.vocab
+
+    @property
+    def hidden(self) -> int:
+        """Width of the hidden rows."""
+        return self._native.hidden
+
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and response together."""
+        return self._native.context
+
+    @property
+    def mask_id(self) -> int:
+        """The mask token."""
+        return self._native.mask_id
+
+    @property
+    def eos_ids(self) -> list[int]:
+        """Tokens that end a response."""
+        return self._native.eos_ids
+
+    @property
+    def has_predictor(self) -> bool:
+        """Whether it has a dependency predictor."""
+        return self._native.has_predictor
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that is taken where none is named."""
+        return self._native.strategy
+
+    def encode(self, prompt: Prompt, *, raw: bool = False) -> list[int]:
+        """Ids of a prompt, through the chat template unless ``raw``."""
+        return self._native.encode(_given(prompt, raw))
+
+    def decode(self, ids: Sequence[int] | NDArray[np.integer], *, verbatim: bool = False) -> str:
+        """The text of ids; with ``verbatim``, special tokens are written out."""
+        return self._native.decode([int(i) for i in ids], verbatim)
+
+    def apply_chat_template(self, messages: Sequence[Message]) -> str:
+        """A conversation as the model sees it."""
+        return self._native.chat_text(json.dumps(list(messages)))
+
+    @overload
+    def generate(self, prompt: str, strategy: AnyStrategy = ..., **options: Any) -> Output: ...
+    @overload
+    def generate(self, prompt: Sequence[Message], strategy: AnyStrategy = ..., **options: Any) -> Output: ...
+    @overload
+    def generate(self, prompt: Sequence[int], strategy: AnyStrategy = ..., **options: Any) -> Output: ...
+    @overload
+    def generate(self, prompt: NDArray[np.integer], strategy: AnyStrategy = ..., **options: Any) -> Output: ...
+    @overload
+    def generate(self, prompt: Sequence[str], strategy: AnyStrategy = ..., **options: Any) -> list[Output]: ...
+    @overload
+    def generate(
+        self, prompt: Sequence[Sequence[int]], strategy: AnyStrategy = ..., **options: Any
+    ) -> list[Output]: ...
+    @overload
+    def generate(
+        self, prompt: Sequence[Sequence[Message]], strategy: AnyStrategy = ..., **options: Any
+    ) -> list[Output]: ...
+
+    def generate(
+        self,
+        prompt: Any,
+        strategy: AnyStrategy = None,
+        *,
+        raw: bool = False,
+        trace: bool = True,
+        dependency: bool = False,
+        token_budget: int = 4096,
+        progress: Progress = None,
+        **options: Any,
+    ) -> Any:
+        """Decodes a prompt, a conversation, token ids, or a list of any of these (then a list comes back).
+
+        ``options`` are those of the command line: ``max_new_tokens``, ``min_new_tokens``, ``temperature``, ``top_p``,
+        ``top_k``, ``sampler``, ``seed``, ``eos``, ``eos_penalty``, ``hold_eos``, ``block_length``, ``cache``, ``cfg``,
+        ``edit_threshold``, ``post_steps``. ``raw`` takes a text as it is, without the chat template. ``trace`` keeps the steps,
+        with ``dependency`` also their matrices. Of a list, up to ``token_budget`` tokens are decoded together; the answer to
+        the first is what it would be alone, and at temperature 0 that of every one is.
+        """
+        native, spelling = self._with(strategy)
+        choices = _choices(spelling, options)
+        recorded = dependency if trace else None
+        if _is_batch(prompt):
+            many = [_given(one, raw) for one in prompt]
+            if not many:
+                return []
+            with Shown(progress) as shown:
+                answers = native.generate_all(many, choices, recorded, token_budget, shown)
+            return [Output(answer) for answer in answers]
+        with Shown(progress) as shown:
+            return Output(native.generate(_given(prompt, raw), choices, recorded, shown))
+
+    def infill(
+        self,
+        text: str,
+        strategy: AnyStrategy = None,
+        *,
+        prompt: Prompt | None = None,
+        trace: bool = True,
+        dependency: bool = False,
+        **options: Any,
+    ) -> Output:
+        """Fills the gaps of a text (``[MASK]`` is one token, ``[MASK:5]`` five) and keeps the rest; ``prompt`` stands in front."""
+        native, spelling = self._with(strategy)
+        before = None if prompt is None else _given(prompt, False)
+        recorded = dependency if trace else None
+        return Output(native.generate(("infill", text, before), _choices(spelling, options), recorded, None))
+
+    def stream(
+        self,
+        prompt: Prompt,
+        strategy: AnyStrategy = None,
+        *,
+        raw: bool = False,
+        dependency: bool = True,
+        **options: Any,
+    ) -> Stream:
+        """The decoding step by step; options as for ``generate``."""
+        native, spelling = self._with(strategy)
+        return Stream(native.stream(_given(prompt, raw), _choices(spelling, options), dependency))
+
+    def forward(
+        self, ids: Sequence[int] | NDArray[np.integer], positions: Sequence[int] | NDArray[np.integer] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """One forward pass: hidden rows ``[n, d]`` and logits ``[n, V]`` that predict ``positions`` (ascending; all masks if
+        ``None``)."""
+        tokens, places = self._places(ids, positions)
+        hidden, logits = self._native.forward(tokens, places)
+        shaped = np.frombuffer(hidden, dtype=np.float32).reshape(len(places), -1)
+        return shaped, np.frombuffer(logits, dtype=np.float32).reshape(len(places), self.vocab)
+
+    def log_likelihood(
+        self,
+        pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+        *,
+        samples: int = 128,
+        seed: int = 0,
+        progress: Progress = None,
+    ) -> list[float]:
+        """A lower bound on ``ln p(response | prompt)`` of every (prompt ids, response ids), by ``samples`` random maskings each,
+        as the evaluations of LLaDA and Dream estimate it."""
+        listed = [([int(i) for i in prompt], [int(i) for i in response]) for prompt, response in pairs]
+        with Shown(progress) as shown:
+            return self._native.log_likelihood(listed, samples, seed, shown)
+
+    def dependency(
+        self,
+        ids: Sequence[int] | NDArray[np.integer],
+        positions: Sequence[int] | NDArray[np.integer] | None = None,
+        *,
+        source: Literal["predictor", "oracle"] = "predictor",
+        draws: int = 1,
+        seed: int = 0,
+    ) -> NDArray[np.float32]:
+        """``D`` over masked positions: row = affected, column = revealed.
+
+        The predictor's estimate, or as the oracle measures it: every position revealed alone with ``draws`` draws of tokens,
+        which costs ``1 + draws·|M|`` forward passes.
+        """
+        if source not in ("predictor", "oracle"):
+            raise UsageError(f"source is {source!r}, must be predictor or oracle")
+        if draws < 1:
+            raise UsageError(f"draws is {draws}, must be at least 1")
+        tokens, places = self._places(ids, positions)
+        data = self._native.dependency(tokens, places, draws if source == "oracle" else None, seed)
+        return np.frombuffer(data, dtype=np.float32).reshape(len(places), len(places))
+
+    def _places(self, ids: Any, positions: Any) -> tuple[list[int], list[int]]:
+        tokens = [int(i) for i in ids]
+        if positions is None:
+            return tokens, [at for at, token in enumerate(tokens) if token == self.mask_id]
+        return tokens, [int(p) for p in positions]
+
+    def _with(self, strategy: AnyStrategy) -> tuple[_native.Model, str | None]:
+        """The native model that knows the strategy, and its spelling."""
+        if strategy is None or isinstance(strategy, str):
+            return self._native, strategy
+        native, spellings = self._with_all([strategy])
+        return native, spellings[0]
+
+    def _with_all(self, strategies: Sequence[str | Strategy]) -> tuple[_native.Model, list[str]]:
+        spellings: list[str] = []
+        own: list[tuple[str, Strategy]] = []
+        for strategy in strategies:
+            if isinstance(strategy, str):
+                spellings.append(strategy)
+            elif isinstance(strategy, Strategy):
+                own.append((strategy.spelling(), strategy))
+                spellings.append(own[-1][0])
+            else:
+                raise UsageError(f"{strategy!r} is no strategy; give a spelling or an object of a class of demask.Strategy")
+        if len(own) == 1:
+            known = self._own.get(own[0][0])
+            if known is None or known[0] is not own[0][1]:
+                known = (own[0][1], self._native.with_strategies(own))
+                self._own[own[0][0]] = known
+            return known[1], spellings
+        return (self._native.with_strategies(own) if own else self._native), spellings
+
+    def __repr__(self) -> str:
+        return f"Model({self.name}, {self.architecture})"
+
+
+def _reload(name: str | None, dtype: str | None, predictor: str | None, mmap: bool, by_ids: bool) -> Model:
+    return Model._load(name, dtype, predictor, mmap, by_ids, False)
+
+
+def _is_batch(prompt: Any) -> bool:
+    if isinstance(prompt, str):
+        return False
+    first = next(iter(prompt), None)
+    if isinstance(first, (str, np.ndarray)) or first is None:
+        return True
+    return not isinstance(first, (Mapping, int, np.integer))
+
+
+def _given(prompt: Any, raw: bool) -> Any:
+    if isinstance(prompt, str):
+        return ("raw" if raw else "user", prompt, None)
+    items = list(prompt)
+    if all(isinstance(item, (int, np.integer)) for item in items):
+        return [int(item) for item in items]
+    if all(isinstance(item, Mapping) for item in items):
+        return ("chat", json.dumps([dict(item) for item in items]), None)
+    raise UsageError("a prompt is a text, a list of messages with role and content, or a list of token ids")
+
+
+DEFAULTS: dict[str, Any] = {
+    "max_new_tokens": None,
+    "min_new_tokens": 0,
+    "temperature": None,
+    "top_p": None,
+    "top_k": None,
+    "sampler": "categorical",
+    "seed": 0,
+    "stream": 0,
+    "eos": "auto",
+    "eos_penalty": 0.0,
+    "hold_eos": "never",
+    "block_length": None,
+    "cache": "auto",
+    "cfg": 0.0,
+    "edit_threshold": None,
+    "post_steps": None,
+}
+
+
+def _choices(strategy: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    for key in options:
+        if key not in DEFAULTS:
+            raise TypeError(f"there is no option {key!r}; the options are {', '.join(DEFAULTS)}")
+    length = options.get("max_new_tokens")
+    if length is not None and length < 1:
+        raise UsageError(f"max_new_tokens is {length}, must be at least 1")
+    return {**DEFAULTS, **options, "strategy": strategy}
+
+
+__all__ = ["Message", "Model", "Prompt"]

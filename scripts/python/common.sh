@@ -1,0 +1,36 @@
+# Sourced: a wheel built from this checkout and a fresh Python with it. `fresh_python NAME EXTRAS PACKAGE…` makes $python, a
+# Python with the package (and its extras, as in demask[EXTRAS]) and these packages.
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+tools=${TOOLS:-$(mktemp -d)}
+builder=${PYTHON:-python3}
+
+# The wheel; built once for all scripts of a run that share TOOLS.
+#
+# Only the last link goes through zig, against the glibc of 2014: everything else is what cargo has compiled for the workspace
+# already, and maturin looks at every symbol of the result. With MANYLINUX=0 the wheel is for this machine, and zig is not needed.
+build_wheel() {
+    wheel=$(ls "$tools"/wheels/demask-*.whl 2>/dev/null | head -1 || true)
+    if [ -n "$wheel" ]; then return; fi
+    "$builder" -m venv "$tools/maturin"
+    local bin=$tools/maturin/bin where=(--compatibility linux --auditwheel skip) link=()
+    if [ "${MANYLINUX:-1}" = 1 ]; then
+        "$bin/pip" install -q "maturin>=1.9,<2" "ziglang>=0.13"
+        printf '#!/bin/sh\nexec %q zig cc -- -g -target %s "$@"\n' "$bin/maturin" "$(uname -m)-linux-gnu.2.17" >"$tools/zigcc"
+        chmod +x "$tools/zigcc"
+        where=(--compatibility manylinux2014) link=(-C "linker=$tools/zigcc")
+    else
+        "$bin/pip" install -q "maturin>=1.9,<2"
+    fi
+    PATH=$bin:$PATH "$bin/maturin" build --release --locked -m "$repository/crates/python/Cargo.toml" \
+        "${where[@]}" --out "$tools/wheels" -- "${link[@]}"
+    wheel=$(ls "$tools"/wheels/demask-*.whl)
+}
+
+fresh_python() {
+    local name=$1 extras=$2
+    shift 2
+    build_wheel
+    "$builder" -m venv --clear "$tools/$name"
+    python=$tools/$name/bin/python
+    "$python" -m pip install -q "$wheel$extras" "$@"
+}
