@@ -225,6 +225,7 @@ fn two_writers_of_the_same_files_do_not_harm_each_other() {
                     folder,
                     token_budget: budget,
                     shard: Shard::WHOLE,
+                    context: None,
                     claim: Claim::Fence,
                 };
                 assert!(matches!(generator.run(&mut ()).unwrap(), Outcome::Finished(_)));
