@@ -255,6 +255,7 @@ fn a_stopped_run_goes_on() {
         folder: stopped.path(),
         token_budget: 100,
         shard: Shard::WHOLE,
+        context: None,
         claim: Claim::Lock,
     };
     for patience in 1..6 {
