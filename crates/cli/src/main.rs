@@ -14,6 +14,7 @@ macro_rules! usage {
 mod args;
 mod benchmarks;
 mod command;
+mod devices;
 mod downloads;
 mod evaluation;
 mod masked;

@@ -7,6 +7,7 @@
 mod beside;
 mod file;
 mod names;
+mod on_device;
 mod oracle;
 mod parts;
 mod predictor;
@@ -27,6 +28,11 @@ pub use predictor::{Predictor, softplus};
 pub trait DependencySource: Send + Sync {
     /// Hidden rows it reads, if any.
     fn hidden_row(&self) -> Option<HiddenRow>;
+
+    /// Whether it reads them where they were computed ([`Step::resident`]).
+    fn takes_resident(&self) -> bool {
+        false
+    }
 
     /// `D` over `step.masked`.
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency>;

@@ -140,6 +140,14 @@ fn source(values: &Values<'_>) -> Result<Arc<dyn DependencySource>> {
 }
 
 impl Strategy for Demask {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
+    fn takes_resident(&self) -> bool {
+        self.source.takes_resident()
+    }
+
     fn needs(&self) -> Needs {
         Needs { hidden: self.source.hidden_row(), ..Needs::default() }
     }

@@ -135,7 +135,7 @@ impl Measure<'_> {
                     task,
                     draw,
                     base,
-                    base.draw(rng, u64::from(task.index), u64::from(draw), mask_id),
+                    base.draw_with(&probe, rng, u64::from(task.index), u64::from(draw), mask_id)?,
                 ));
             }
         }
