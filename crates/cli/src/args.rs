@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use demask::decode::Context;
 use demask::decode::{CacheSpec, Draw, Editing, EosPolicy, HoldEos, StrategySpec};
@@ -11,6 +11,7 @@ use demask::model::checkpoint::{Dtype, source};
 use demask::model::{LoadOptions, Precision, Transformer};
 use demask::{Decoding, Loader, Model, Text, hub_options};
 
+use crate::devices::Devices;
 use crate::downloads::Downloads;
 use crate::machine::too_large;
 
@@ -38,9 +39,9 @@ pub struct ModelArgs {
     /// Trained prior, for codd [default: prior.safetensors in the checkpoint's folder]
     #[arg(long, value_name = "FILE")]
     pub prior: Option<PathBuf>,
-    /// Where to compute
-    #[arg(long, value_enum, default_value_t = DeviceArg::Cpu)]
-    pub device: DeviceArg,
+    /// Where to compute: cpu, candle (the reference device: what runs on a GPU, on the CPU), cuda, cuda:N, cuda:all, metal, metal:N; several, separated by commas, each hold a copy of the model and share its work
+    #[arg(long, default_value = "cpu", value_name = "DEVICE,…")]
+    pub device: Devices,
     /// Precision of the weights [default: as stored]
     #[arg(long, value_enum)]
     pub dtype: Option<DtypeArg>,
@@ -72,17 +73,6 @@ impl TextArgs {
 /// The folder of a checkpoint, downloaded first where that is needed.
 pub fn folder(model: &str) -> Result<PathBuf> {
     Ok(source::resolve(model, &hub_options(), &mut Downloads::default())?)
-}
-
-/// Compute devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DeviceArg {
-    /// This machine's processor
-    Cpu,
-    /// NVIDIA (needs a build with --features cuda)
-    Cuda,
-    /// Apple (needs a build with --features metal)
-    Metal,
 }
 
 /// Weight precisions.
@@ -119,30 +109,35 @@ impl DtypeArg {
 }
 
 impl ModelArgs {
-    /// Load options, after setting the size of the thread pool.
-    pub fn load_options(&self) -> Result<LoadOptions> {
+    /// Sets the size of the thread pool.
+    fn set_threads(&self) -> Result<()> {
         if let Some(threads) = self.threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
             pool.build_global().context("cannot set the number of threads")?;
         }
-        let device = match self.device {
-            DeviceArg::Cpu => candle_core::Device::Cpu,
-            DeviceArg::Cuda if !cfg!(feature = "cuda") => {
-                bail!("this build has no CUDA; build it with --features cuda")
-            }
-            DeviceArg::Metal if !cfg!(feature = "metal") => {
-                bail!("this build has no Metal; build it with --features metal")
-            }
-            DeviceArg::Cuda => candle_core::Device::new_cuda(0).context("cannot open the CUDA device")?,
-            DeviceArg::Metal => candle_core::Device::new_metal(0).context("cannot open the Metal device")?,
-        };
-        Ok(LoadOptions { mapped: !self.no_mmap, device, dtype: self.dtype.map(DtypeArg::precision) })
+        Ok(())
+    }
+
+    /// Load options of the first device, after setting the size of the thread pool.
+    pub fn load_options(&self) -> Result<LoadOptions> {
+        self.set_threads()?;
+        Ok(self.each_options()?.swap_remove(0))
+    }
+
+    /// Load options of every copy of the model.
+    fn each_options(&self) -> Result<Vec<LoadOptions>> {
+        let (mapped, dtype) = (!self.no_mmap, self.dtype.map(DtypeArg::precision));
+        let devices = self.device.open()?.into_iter();
+        Ok(devices.map(|(device, composed)| LoadOptions { mapped, device, composed, dtype }).collect())
     }
 
     /// The loader of what the flags name.
     fn loader<'a>(&self, downloads: &'a mut Downloads) -> Result<Loader<'a>> {
         let loader = self.model.as_deref().map_or_else(Loader::embedded, Loader::new);
-        let loader = loader.options(self.load_options()?);
+        self.set_threads()?;
+        let mut options = self.each_options()?;
+        let loader = loader.options(options.remove(0));
+        let loader = options.into_iter().fold(loader, Loader::replica);
         let loader = match &self.predictor {
             Some(file) => loader.predictor(file),
             None => loader,
@@ -171,7 +166,7 @@ impl ModelArgs {
 
     /// Says on standard error where the model will not fit into memory, before anything of it is downloaded or read.
     fn warn(&self) -> Result<()> {
-        let Some(model) = self.model.as_deref().filter(|_| matches!(self.device, DeviceArg::Cpu)) else {
+        let Some(model) = self.model.as_deref().filter(|_| self.device.is_cpu()) else {
             return Ok(());
         };
         if let Some(sentence) = too_large(model, self.dtype.map(DtypeArg::precision))? {

@@ -16,6 +16,7 @@ macro_rules! usage {
 mod args;
 mod benchmarks;
 mod command;
+mod devices;
 mod downloads;
 mod evaluation;
 pub mod host;

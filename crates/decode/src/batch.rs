@@ -42,14 +42,15 @@ pub fn measured_together(
     fitting(sizes, [BATCHES * token_budget, LOGITS])
 }
 
-/// Works on the canvases in order, as many at a time as fit the row budget.
+/// Works on the canvases in order, as many at a time as fit the budget of rows.
 pub(crate) fn within_budget(
     jobs: &mut [&mut Job],
+    budget: usize,
     mut work: impl FnMut(&mut [&mut Job]) -> Result<()>,
 ) -> Result<()> {
     let mut rest = jobs;
     while !rest.is_empty() {
-        let count = fitting(rest.iter().map(|j| [j.canvas().tokens().len()]), [ROW_BUDGET]);
+        let count = fitting(rest.iter().map(|j| [j.canvas().tokens().len()]), [budget]);
         let (some, later) = rest.split_at_mut(count);
         work(some)?;
         rest = later;
@@ -119,7 +120,8 @@ pub(crate) fn forward(
     beside: usize,
 ) -> Result<Passes> {
     let watch = Stopwatch::start();
-    let queries = jobs.iter_mut().zip(plans).flat_map(|(job, plan)| plan.queries(job));
+    let resident = backbone.device().is_some();
+    let queries = jobs.iter_mut().zip(plans).flat_map(|(job, plan)| plan.queries(job, resident));
     let mut batch: Vec<Query<'_>> = queries.collect();
     let mut passes = backbone.forward(&mut batch)?.into_iter();
     drop(batch);
@@ -130,7 +132,8 @@ pub(crate) fn forward(
     });
     let each: Vec<(Pass, Option<Pass>)> = each.collect();
     let watch = Stopwatch::start();
-    let logits = logits_of_all(backbone, each.iter().map(|(pass, _)| &pass.predicting))?;
+    let predicting = each.iter().map(|(pass, _)| &pass.predicting);
+    let logits = if resident { None } else { logits_of_all(backbone, predicting)? };
     let common = shared(watch, beside, plans.iter().map(|p| p.predict.len()).sum());
     let beside = beside.max(plans.len().min(threads())) as f64;
     let each = each.into_iter().zip(plans).map(|((pass, guide), plan)| {

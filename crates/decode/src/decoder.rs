@@ -13,7 +13,7 @@ use crate::canvas::Canvas;
 use crate::clock::Stopwatch;
 use crate::error::Result;
 use crate::job::{Decided, Job};
-use crate::marginals::{LogitRows, Marginal, Reader};
+use crate::marginals::{LogitRows, Marginal, Predicting, Reader};
 use crate::plan::Plan;
 use crate::probe::{BackboneProbe, Probe};
 use crate::rng::Rng;
@@ -45,11 +45,13 @@ impl<'a> Decoder<'a> {
     /// One iteration of Algorithm 1 for every canvas, at most a row budget at a time. A small model's operations are too
     /// short to be shared between threads, so its canvases are computed in groups, a thread each.
     pub fn step(&self, jobs: &mut [&mut Job]) -> Result<()> {
-        batch::within_budget(jobs, |jobs| match self.backbone.rows_per_thread() {
-            Some(rows) if jobs.len() > 1 && jobs.len() >= threads() => {
-                batch::in_groups(jobs, rows, |group, beside| self.iterate(group, beside))
+        batch::within_budget(jobs, batch::ROW_BUDGET * self.backbone.replicas(), |jobs| {
+            match self.backbone.rows_per_thread() {
+                Some(rows) if jobs.len() > 1 && jobs.len() >= threads() => {
+                    batch::in_groups(jobs, rows, |group, beside| self.iterate(group, beside))
+                }
+                _ => self.iterate(jobs, 1),
             }
-            _ => self.iterate(jobs, 1),
         })
     }
 
@@ -85,25 +87,37 @@ impl<'a> Decoder<'a> {
             suppression: &job.options.suppression,
             rng: job.rng,
             step,
-            guide: output.guide.as_ref().map(|pass| (&pass.predicting, guidance)),
+            guide: output.guide.as_ref().map(|pass| (Predicting::of(self.backbone, pass), guidance)),
         };
         let logits = output.logits.take();
-        let predicting = &output.pass.predicting;
+        let predicting = Predicting::of(self.backbone, &output.pass);
         let vocab = self.backbone.spec().vocab;
         let wanted = if needs.keep == Keep::All { plan.masked().len() * vocab } else { 0 };
         let mut kept: Vec<f32> = Vec::with_capacity(wanted);
-        let mut marginals = reader.read(self.backbone, predicting, logits, &plan.predict, |rows| {
-            let LogitRows { positions, logits } = rows;
-            let seen = LogitRows { positions, logits: &mut *logits };
-            if let Some(rows) = seen.among(&plan.predict[..plan.seen]) {
-                strategy.on_logits(step, rows);
-            }
-            // Masks come first, so what is wanted is the beginning of what streams by.
-            let left = wanted - kept.len();
-            kept.extend_from_slice(&logits[..left.min(logits.len())]);
-        })?;
+        let reduced = match wanted > 0 || strategy.reads_logits() {
+            true => None,
+            false => reader.reduce(predicting, &plan.predict)?,
+        };
+        let mut marginals = match reduced {
+            Some(marginals) => marginals,
+            None => reader.read(self.backbone, predicting, logits, &plan.predict, |rows| {
+                let LogitRows { positions, logits } = rows;
+                let seen = LogitRows { positions, logits: &mut *logits };
+                if let Some(rows) = seen.among(&plan.predict[..plan.seen]) {
+                    strategy.on_logits(step, rows);
+                }
+                // Masks come first, so what is wanted is the beginning of what streams by.
+                let left = wanted - kept.len();
+                kept.extend_from_slice(&logits[..left.min(logits.len())]);
+            })?,
+        };
         marginals.drain(plan.masked().len()..plan.seen);
-        if let Some(shadow) = &output.pass.shadow {
+        let resident = output.pass.resident.as_ref().and_then(|resident| resident.shadow.as_ref());
+        let shadow = match (self.backbone.device(), resident) {
+            (Some(device), Some(rows)) => Some(Predicting::Resident(device, rows)),
+            _ => output.pass.shadow.as_ref().map(Predicting::Host),
+        };
+        if let Some(shadow) = shadow {
             let (plain, canvas) = (Reader { guide: None, ..reader }, &job.canvas);
             plain.read(self.backbone, shadow, None, &plan.verify, |rows| strategy.on_verify(canvas, rows))?;
         }
@@ -112,6 +126,12 @@ impl<'a> Decoder<'a> {
             Some(cache) => cache.complete(&plan.rows, map),
             None => map,
         });
+        // Who does not know of devices gets the rows on the host.
+        let hidden = output.pass.resident.as_ref().and_then(|resident| resident.hidden.as_ref());
+        let hidden = self.backbone.device().zip(hidden).filter(|_| !job.strategy.takes_resident());
+        if let Some((device, rows)) = hidden {
+            output.pass.hidden = Some(Rows { data: device.fetch(rows)?, width: self.backbone.spec().hidden });
+        }
         output.cost.marginals(watch);
         let rows = (wanted > 0).then_some(Rows { data: kept, width: vocab });
         Ok(Known { output, marginals, rows, attention })
@@ -204,6 +224,7 @@ impl Known<'_> {
         index: usize,
         probe: &'s dyn Probe,
     ) -> Step<'s> {
+        let resident = self.output.pass.resident.as_ref().and_then(|resident| resident.hidden.as_ref());
         Step {
             index,
             block: plan.place,
@@ -213,6 +234,7 @@ impl Known<'_> {
             rows: self.rows.as_ref(),
             sampling,
             hidden: self.output.pass.hidden.as_ref(),
+            resident: probe.device().zip(resident),
             attention: self.attention.as_ref(),
             rng,
             probe,

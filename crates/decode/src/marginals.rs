@@ -4,8 +4,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use candle_core::Tensor;
 use demask_kernels::{SoftmaxStats, least_run, softmax_stats};
-use demask_model::{Backbone, Rows};
+use demask_model::{Backbone, Bias, OnDevice, Pass, Rows};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -101,6 +102,17 @@ impl Suppression {
         }
     }
 
+    /// The same for rows on a device: what is added to the logits of these positions.
+    fn bias(&self, positions: &[usize]) -> Bias {
+        let hidden = self.ids.iter().map(|&id| (id, f32::NEG_INFINITY));
+        let penalty = self.eos.iter().filter(|_| self.eos_penalty != 0.0).map(|&id| (id, -self.eos_penalty));
+        Bias {
+            ids: hidden.chain(penalty).collect(),
+            marked_ids: self.eos.iter().map(|&id| (id, f32::NEG_INFINITY)).collect(),
+            marked: positions.iter().map(|&p| !self.eos.is_empty() && p < self.no_eos_before).collect(),
+        }
+    }
+
     /// Scores after deferral; tokens stay what they are.
     fn defer(&self, logits: &[f32], mut marginal: Marginal) -> Marginal {
         if self.deferred.is_empty() {
@@ -182,7 +194,37 @@ pub struct Reader<'a> {
     /// Step of the decoding.
     pub step: usize,
     /// Prediction rows of the unconditional pass and the strength of guidance, where it is on.
-    pub guide: Option<(&'a Rows, f32)>,
+    pub guide: Option<(Predicting<'a>, f32)>,
+}
+
+/// Rows that predict positions: on the host, or where they were computed.
+#[derive(Clone, Copy)]
+pub enum Predicting<'a> {
+    /// On the host.
+    Host(&'a Rows),
+    /// On the backbone's device.
+    Resident(&'a dyn OnDevice, &'a Tensor),
+}
+
+impl<'a> Predicting<'a> {
+    /// Of a pass.
+    pub fn of(backbone: &'a dyn Backbone, pass: &'a Pass) -> Self {
+        match (backbone.device(), &pass.resident) {
+            (Some(device), Some(resident)) => Self::Resident(device, &resident.predicting),
+            _ => Self::Host(&pass.predicting),
+        }
+    }
+
+    /// Their logits on the host, a few rows at a time.
+    fn logits(self, backbone: &dyn Backbone, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {
+        match self {
+            Self::Host(rows) => Ok(backbone.logits(rows, visit)?),
+            Self::Resident(device, rows) => Ok(device.each_logits(rows, &mut |first, logits| {
+                visit(first, &mut device.fetch(&logits)?);
+                Ok(())
+            })?),
+        }
+    }
 }
 
 impl Reader<'_> {
@@ -191,7 +233,7 @@ impl Reader<'_> {
     pub fn read(
         &self,
         backbone: &dyn Backbone,
-        rows: &Rows,
+        rows: Predicting<'_>,
         ready: Option<&mut [f32]>,
         positions: &[usize],
         mut see: impl FnMut(LogitRows<'_>),
@@ -199,7 +241,7 @@ impl Reader<'_> {
         let vocab = backbone.spec().vocab;
         let mut unguided = Vec::new();
         if let Some((rows, _)) = self.guide {
-            backbone.logits(rows, &mut |_, logits| unguided.extend_from_slice(logits))?;
+            rows.logits(backbone, &mut |_, logits| unguided.extend_from_slice(logits))?;
         }
         let mut all: Vec<Marginal> = Vec::with_capacity(positions.len());
         let mut visit = |first: usize, logits: &mut [f32]| {
@@ -217,8 +259,43 @@ impl Reader<'_> {
         };
         match ready {
             Some(logits) => visit(0, logits),
-            None => backbone.logits(rows, &mut visit)?,
+            None => rows.logits(backbone, &mut visit)?,
         }
+        self.checked(all, positions)
+    }
+
+    /// As [`Self::read`] of rows on a device, reduced there: only a few numbers per row cross over. `None` where the
+    /// scores need the whole distribution: Gumbel noise, deferred tokens, or the precision of another program.
+    pub fn reduce(&self, rows: Predicting<'_>, positions: &[usize]) -> Result<Option<Vec<Marginal>>> {
+        let Predicting::Resident(device, rows) = rows else { return Ok(None) };
+        if self.dtype != ScoreDtype::F32 || !self.suppression.deferred.is_empty() {
+            return Ok(None);
+        }
+        let guide = match self.guide {
+            None => None,
+            Some((Predicting::Resident(_, guide), scale)) => Some((guide, scale)),
+            Some((Predicting::Host(_), _)) => return Ok(None),
+        };
+        let bias = self.suppression.bias(positions);
+        let all: Vec<Marginal> = if self.sampling.is_plain() {
+            let statistics = device.statistics(rows, guide, &bias)?;
+            let marginal = |raw: SoftmaxStats| {
+                // Without filters the candidate is the most probable token, whatever is drawn.
+                Marginal { raw, candidate: self.sampling.candidate(&[], &raw, self.dtype, 0.5) }
+            };
+            statistics.into_iter().map(marginal).collect()
+        } else {
+            let Some(filter) = self.sampling.filter_on_device() else { return Ok(None) };
+            let draw =
+                |&position: &usize| self.rng.uniform(Purpose::Token, self.step as u64, position as u64);
+            let uniform: Vec<f64> = positions.iter().map(draw).collect();
+            let each = device.candidates(rows, guide, &bias, &filter, &uniform)?;
+            each.into_iter().map(|(raw, drawn)| Marginal { raw, candidate: drawn.into() }).collect()
+        };
+        self.checked(all, positions).map(Some)
+    }
+
+    fn checked(&self, all: Vec<Marginal>, positions: &[usize]) -> Result<Vec<Marginal>> {
         match all.iter().position(|m| !m.raw.logsumexp.is_finite()) {
             Some(index) => Err(Error::NotFinite { position: positions[index], step: self.step }),
             None => Ok(all),

@@ -127,7 +127,8 @@ impl Plan {
     }
 
     /// The queries of the step: the canvas, and the unconditional one where guidance asks for it.
-    pub(crate) fn queries<'a>(&'a self, job: &'a mut Job) -> impl Iterator<Item = Query<'a>> {
+    /// Their rows stay on the backbone's device where it has one.
+    pub(crate) fn queries<'a>(&'a self, job: &'a mut Job, resident: bool) -> impl Iterator<Item = Query<'a>> {
         let reuse = |cache| Reuse { cache, rows: self.rows.as_slice() };
         let (own, guide) = match job.cache.as_mut().filter(|_| self.cached) {
             None => (None, None),
@@ -143,12 +144,14 @@ impl Plan {
                 .then(|| Shadow { block: self.block.clone(), verify: &self.verify }),
             blocks: self.grid,
             own_row: self.own_row,
+            resident,
         };
         let guided = self.unconditional.as_ref().map(|tokens| Query {
             tokens,
             predict: &self.predict,
             cache: guide,
             blocks: self.grid,
+            resident,
             ..Query::default()
         });
         std::iter::once(query).chain(guided)

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use demask_model::{Backbone, Grid, HiddenRow, Query, Rows};
+use candle_core::Tensor;
+use demask_model::{Backbone, Grid, HiddenRow, OnDevice, Query, Rows};
 
 use crate::batch::fitting;
 use crate::error::{Error, Result};
@@ -56,6 +57,22 @@ pub trait Probe {
         Err(Error::Missing { strategy: "using the head".into(), what: "a backbone that has one".into() })
     }
 
+    /// The device that canvases run on, where their rows can stay there.
+    fn device(&self) -> Option<&dyn OnDevice> {
+        None
+    }
+
+    /// Runs canvases and visits the predicting rows of each where they are: number of the question, rows. Only where
+    /// there is a [`Self::device`]. Returns the hidden rows of each question, on the host.
+    fn ask_resident(
+        &self,
+        questions: &[Question<'_>],
+        visit: &mut dyn FnMut(usize, &Tensor) -> Result<()>,
+    ) -> Result<Vec<Option<Rows>>> {
+        let _ = (questions, visit);
+        Ok(Vec::new())
+    }
+
     /// Runs whole canvases and visits the aligned logits of the same `positions` of each: canvas index, index of the
     /// first position of the chunk, chunk `[rows, vocab]`.
     fn ask(
@@ -101,6 +118,18 @@ impl<'a> BackboneProbe<'a> {
         Self { blocks, ..self }
     }
 
+    fn queries<'q>(&self, group: &[Question<'q>], resident: bool) -> Vec<Query<'q>> {
+        let query = |q: &Question<'q>| Query {
+            tokens: q.tokens,
+            predict: q.predict,
+            hidden: q.hidden,
+            blocks: self.blocks,
+            resident,
+            ..Query::default()
+        };
+        group.iter().map(query).collect()
+    }
+
     /// Canvases asked about so far; each is one function evaluation.
     pub fn asked(&self) -> usize {
         self.asked.get()
@@ -113,19 +142,23 @@ impl Probe for BackboneProbe<'_> {
         questions: &[Question<'_>],
         visit: &mut dyn FnMut(usize, &mut [f32]),
     ) -> Result<Vec<Option<Rows>>> {
+        if let Some(device) = self.device() {
+            let mut first = 0;
+            return self.ask_resident(questions, &mut |_, rows| {
+                device.each_logits(rows, &mut |row, logits| {
+                    visit(first + row, &mut device.fetch(&logits)?);
+                    Ok(())
+                })?;
+                first += rows.dim(0).map_err(demask_model::Error::from)?;
+                Ok(())
+            });
+        }
         let mut hidden = Vec::with_capacity(questions.len());
         let (mut rest, mut first) = (questions, 0);
         while !rest.is_empty() {
             let (group, later) =
                 rest.split_at(fitting(rest.iter().map(|q| [q.tokens.len()]), [self.token_budget]));
-            let queries = group.iter().map(|q| Query {
-                tokens: q.tokens,
-                predict: q.predict,
-                hidden: q.hidden,
-                blocks: self.blocks,
-                ..Query::default()
-            });
-            let mut batch: Vec<Query<'_>> = queries.collect();
+            let mut batch = self.queries(group, false);
             // The rows of all canvases together: short canvases still make one large product with the head.
             let mut predicting = Rows::default();
             for pass in self.backbone.forward(&mut batch)? {
@@ -166,5 +199,34 @@ impl Probe for BackboneProbe<'_> {
         causal.ask_each(&[question], visit)?;
         self.asked.set(self.asked.get() + 1);
         Ok(())
+    }
+
+    fn device(&self) -> Option<&dyn OnDevice> {
+        self.backbone.device()
+    }
+
+    fn ask_resident(
+        &self,
+        questions: &[Question<'_>],
+        visit: &mut dyn FnMut(usize, &Tensor) -> Result<()>,
+    ) -> Result<Vec<Option<Rows>>> {
+        let Some(device) = self.device() else { return Ok(Vec::new()) };
+        let mut hidden = Vec::with_capacity(questions.len());
+        let mut rest = questions;
+        while !rest.is_empty() {
+            let (group, later) =
+                rest.split_at(fitting(rest.iter().map(|q| [q.tokens.len()]), [self.token_budget]));
+            for pass in self.backbone.forward(&mut self.queries(group, true))? {
+                let number = hidden.len();
+                let Some(resident) = pass.resident else { continue };
+                let width = self.backbone.spec().hidden;
+                let rows = resident.hidden.map(|rows| device.fetch(&rows)).transpose()?;
+                hidden.push(rows.map(|data| Rows { data, width }));
+                visit(number, &resident.predicting)?;
+            }
+            self.asked.set(self.asked.get() + group.len());
+            rest = later;
+        }
+        Ok(hidden)
     }
 }

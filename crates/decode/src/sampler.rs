@@ -8,6 +8,7 @@
 use std::str::FromStr;
 
 use demask_kernels::SoftmaxStats;
+use demask_model::{Drawn, Filter};
 use half::bf16;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,13 @@ pub struct Candidate {
     pub entropy: f32,
 }
 
+impl From<Drawn> for Candidate {
+    fn from(drawn: Drawn) -> Self {
+        let Drawn { token, probability, raw, top1, margin, entropy } = drawn;
+        Self { token, probability, raw, top1, margin, entropy }
+    }
+}
+
 /// A token drawn for a chosen position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sampled {
@@ -147,6 +155,21 @@ impl Sampling {
         }
     }
 
+    /// Whether the most probable token is taken without any filter, so that statistics are all that is needed.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.temperature == 0.0 && self.top_p.is_none_or(|p| p >= 1.0) && self.top_k.is_none()
+    }
+
+    /// The same filters for rows on a device; `None` where noise is drawn for every token.
+    pub(crate) fn filter_on_device(&self) -> Option<Filter> {
+        if self.draw == Draw::Gumbel && self.temperature > 0.0 {
+            return None;
+        }
+        let draw = self.temperature > 0.0;
+        let temperature = if draw { self.temperature } else { 1.0 };
+        Some(Filter { temperature, top_p: self.top_p, top_k: self.top_k, draw })
+    }
+
     /// Proposes a token for one row of logits; `uniform` gives a draw from (0, 1) for each token, or for the position
     /// where only one is needed.
     pub(crate) fn propose(
@@ -173,8 +196,7 @@ impl Sampling {
         dtype: ScoreDtype,
         uniform: f64,
     ) -> Candidate {
-        let filters = self.top_p.is_some_and(|p| p < 1.0) || self.top_k.is_some();
-        if self.temperature == 0.0 && !filters && dtype == ScoreDtype::F32 {
+        if self.is_plain() && dtype == ScoreDtype::F32 {
             return Candidate {
                 token: raw.argmax as u32,
                 probability: raw.top1,

@@ -83,6 +83,7 @@ impl Scene {
             rows: self.rows.as_ref(),
             sampling: &Sampling::default(),
             hidden: None,
+            resident: None,
             attention: self.attention.as_ref(),
             rng: Rng::new(self.seed, 0),
             probe,

@@ -77,6 +77,7 @@ fn true_dependency_by_enumeration() {
             rows: None,
             sampling: &demask_decode::Sampling::default(),
             hidden: None,
+            resident: None,
             attention: None,
             rng: Rng::new(0, 0),
             probe: &probe,

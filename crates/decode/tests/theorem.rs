@@ -47,6 +47,7 @@ fn true_dependency(joint: &Tabular, tokens: &[u32]) -> (Vec<usize>, Dependency) 
         rows: None,
         sampling: &demask_decode::Sampling::default(),
         hidden: None,
+        resident: None,
         attention: None,
         rng: Rng::new(0, 0),
         probe: &probe,

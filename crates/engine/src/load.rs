@@ -7,7 +7,7 @@ use demask_decode::Context;
 use demask_decode::dependency::Parts;
 use demask_model::checkpoint::Store;
 use demask_model::checkpoint::source::{self, HubOptions, Progress};
-use demask_model::{LoadOptions, Precision, Spec, Transformer, gguf};
+use demask_model::{Backbone, LoadOptions, Precision, Replicas, Spec, Transformer, gguf};
 
 use crate::beside::Beside;
 use crate::defaults::Defaults;
@@ -23,6 +23,8 @@ use crate::text::Text;
 pub struct Loader<'a> {
     source: Origin,
     options: LoadOptions,
+    /// Where further copies of the model compute.
+    others: Vec<LoadOptions>,
     predictor: Option<PathBuf>,
     beside: Beside,
     hub: Option<HubOptions>,
@@ -55,6 +57,7 @@ impl Loader<'_> {
         Self {
             source,
             options: LoadOptions::default(),
+            others: Vec::new(),
             predictor: None,
             beside: Beside::default(),
             hub: None,
@@ -78,6 +81,12 @@ impl Loader<'_> {
     /// Device and precision at once.
     pub fn options(self, options: LoadOptions) -> Self {
         Self { options, ..self }
+    }
+
+    /// A further copy of the model that shares every batch, computed with these options.
+    pub fn replica(mut self, options: LoadOptions) -> Self {
+        self.others.push(options);
+        self
     }
 
     /// A dependency predictor other than the checkpoint's own: a file, a folder or a Hub name.
@@ -105,8 +114,8 @@ impl Loader<'_> {
 
     /// Who watches downloads.
     pub fn progress<'b>(self, progress: &'b mut dyn Progress) -> Loader<'b> {
-        let Self { source, options, predictor, beside, hub, by_ids, .. } = self;
-        Loader { source, options, predictor, beside, hub, progress: Some(progress), by_ids }
+        let Self { source, options, others, predictor, beside, hub, by_ids, .. } = self;
+        Loader { source, options, others, predictor, beside, hub, progress: Some(progress), by_ids }
     }
 
     /// How the model reads and writes, without its weights, which are not even downloaded.
@@ -124,7 +133,8 @@ impl Loader<'_> {
     /// The network and what strategies may use of it, without tokenizer and template: for work on ids alone.
     pub fn network(mut self) -> Result<(Transformer, Context)> {
         let place = self.place()?;
-        let (backbone, search) = self.weights(&place)?;
+        let (mut copies, search) = self.weights(&place)?;
+        let backbone = copies.swap_remove(0);
         let (predictor, stability) =
             search.found.map_or((None, None), |found| (found.predictor, found.stability));
         let (predictor, stability) = (predictor.map(Arc::new), stability.map(Arc::new));
@@ -136,7 +146,7 @@ impl Loader<'_> {
     /// The model.
     pub fn load(mut self) -> Result<Model> {
         let place = self.place()?;
-        let (mut backbone, predictor) = self.weights(&place)?;
+        let (mut copies, predictor) = self.weights(&place)?;
         let (text, defaults, name) = match (&self.source, &place) {
             (Origin::Named(name), Some(folder)) => {
                 let text = if self.by_ids { Text::open_by_ids(folder)? } else { Text::open(folder)? };
@@ -147,10 +157,14 @@ impl Loader<'_> {
             #[cfg(not(feature = "embedded"))]
             _ => unreachable!("there is no other source"),
         };
-        backbone.add_eos(&text.ids().eos);
+        copies.iter_mut().for_each(|copy| copy.add_eos(&text.ids().eos));
         let mut context = Context::default();
-        self.beside.open(place.as_deref(), &backbone, Some(&text), &self.options, &mut context)?;
-        let model = Model::new(Arc::new(backbone), text).with_defaults(defaults).named(name);
+        self.beside.open(place.as_deref(), &copies[0], Some(&text), &self.options, &mut context)?;
+        let backbone: Arc<dyn Backbone> = match copies.len() {
+            1 => Arc::new(copies.remove(0)),
+            _ => Arc::new(Replicas::new(copies)?),
+        };
+        let model = Model::new(backbone, text).with_defaults(defaults).named(name);
         Ok(model.with_context(context).with_search(predictor))
     }
 
@@ -169,33 +183,39 @@ impl Loader<'_> {
         }
     }
 
-    /// The network, and the predictor that was chosen or belongs to it, which fits.
-    fn weights(&mut self, place: &Option<PathBuf>) -> Result<(Transformer, Search)> {
+    /// The network, once per device, and the predictor that was chosen or belongs to it, which fits.
+    fn weights(&mut self, place: &Option<PathBuf>) -> Result<(Vec<Transformer>, Search)> {
         let chosen = self.chosen_predictor()?;
+        let each: Vec<&LoadOptions> = std::iter::once(&self.options).chain(&self.others).collect();
         match place {
             Some(file) if gguf::is_gguf(file) => {
-                let backbone = Transformer::load(file, &self.options)?;
-                let search = Search::beside_file(chosen, file, &backbone)?;
-                Ok((backbone, search))
+                let copies = each.iter().map(|options| Ok(Transformer::load(file, options)?));
+                let copies = copies.collect::<Result<Vec<_>>>()?;
+                let search = Search::beside_file(chosen, file, &copies[0])?;
+                Ok((copies, search))
             }
             Some(folder) => {
                 let spec = Spec::from_folder(folder)?;
                 let store = Store::of_model(folder, &spec, self.options.mapped)?;
                 let inside = Parts::inside(&store, &store.unclaimed(&spec)?)?;
                 let others = inside.as_ref().map(|(_, _, names)| names.as_slice()).unwrap_or_default();
-                let backbone = Transformer::beside(spec, &store, others, &self.options)?;
-                let search = Search::in_folder(chosen, folder, inside, &backbone)?;
-                Ok((backbone, search))
+                let copy =
+                    |options: &&LoadOptions| Ok(Transformer::beside(spec.clone(), &store, others, options)?);
+                let copies = each.iter().map(copy).collect::<Result<Vec<_>>>()?;
+                let search = Search::in_folder(chosen, folder, inside, &copies[0])?;
+                Ok((copies, search))
             }
             #[cfg(feature = "embedded")]
             None => {
                 let (spec, store) = embedded::weights()?;
-                let backbone = Transformer::from_store(spec, &store, &self.options)?;
+                let copy =
+                    |options: &&LoadOptions| Ok(Transformer::from_store(spec.clone(), &store, options)?);
+                let copies = each.iter().map(copy).collect::<Result<Vec<_>>>()?;
                 let search = match chosen {
-                    Some(path) => Search::chosen(&path, &backbone)?,
-                    None => Search::found(embedded::predictor()?, &backbone)?,
+                    Some(path) => Search::chosen(&path, &copies[0])?,
+                    None => Search::found(embedded::predictor()?, &copies[0])?,
                 };
-                Ok((backbone, search))
+                Ok((copies, search))
             }
             #[cfg(not(feature = "embedded"))]
             None => unreachable!("there is no other source"),

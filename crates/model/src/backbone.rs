@@ -7,10 +7,12 @@
 use std::fmt;
 use std::ops::Range;
 
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Grid, Spec};
 use crate::error::{Error, Result};
+use crate::transformer::device::{OnDevice, Resident};
 
 /// The precision of weights that are used as their file has them.
 pub const AS_STORED: &str = "stored";
@@ -27,6 +29,11 @@ pub trait Backbone: Send + Sync {
     /// index of the first row and the chunk `[rows, vocab]`. `|M|×V` never exists at once.
     fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()>;
 
+    /// The device it computes on, where rows can stay there; `None` where they are on the host anyway.
+    fn device(&self) -> Option<&dyn OnDevice> {
+        None
+    }
+
     /// The number of rows beyond which a larger pass is no cheaper per row on one thread; many canvases are then best
     /// computed in groups of this size, a thread each. `None` where one pass should have all rows, as where weights come
     /// from memory.
@@ -37,6 +44,11 @@ pub trait Backbone: Send + Sync {
     /// Embeddings of tokens `[tokens.len(), hidden]`, for parts that are trained beside the model.
     fn embed(&self, _tokens: &[u32]) -> Result<Rows> {
         Err(Error::Query("this backbone gives no embeddings".into()))
+    }
+
+    /// Devices that share a batch; more canvases at once keep all of them busy.
+    fn replicas(&self) -> usize {
+        1
     }
 
     /// Identifies the weights, so that a predictor trained on one backbone is not used on another.
@@ -115,6 +127,8 @@ pub struct Query<'a> {
     /// A position whose own row predicts it, whatever the model's shift: in APD's published code the first row of a slice
     /// has no row before it.
     pub own_row: Option<usize>,
+    /// Rows are to stay on the backbone's device, if it has one: [`Pass::resident`] instead of rows on the host.
+    pub resident: bool,
 }
 
 impl Query<'_> {
@@ -160,6 +174,8 @@ pub struct Pass {
     pub shadow: Option<Rows>,
     /// How many rows of the canvas were computed afresh.
     pub computed_rows: usize,
+    /// The same rows where they were computed, for a query that asked for that; those on the host are then empty.
+    pub resident: Option<Resident>,
 }
 
 /// A dense row-major matrix.
@@ -202,9 +218,13 @@ impl Rows {
 ///
 /// Absolute positions never change in a canvas, so rotated keys stay valid. Under block-causal attention it grows with
 /// the canvas, block by block, and rows of finished blocks are exact.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct KvCache {
     pub(crate) layers: Vec<(Vec<f32>, Vec<f32>)>,
+    /// The same on a device, with room for the whole canvas.
+    pub(crate) resident: Vec<[Tensor; 2]>,
+    /// The replica that holds them.
+    pub(crate) home: Option<usize>,
     pub(crate) rows: usize,
 }
 
@@ -216,7 +236,7 @@ impl KvCache {
 
     /// Whether a pass over a canvas of `len` tokens may reuse rows.
     pub fn holds(&self, len: usize) -> bool {
-        self.rows == len && !self.layers.is_empty()
+        self.rows == len && !(self.layers.is_empty() && self.resident.is_empty())
     }
 
     /// Rows it holds, from the canvas's first.
@@ -237,7 +257,7 @@ impl KvCache {
     }
 
     /// A copy of the first `rows` rows with room for a canvas of `len`; fewer if it holds fewer.
-    pub fn prefix(&self, rows: usize, len: usize) -> Self {
+    pub fn prefix(&self, rows: usize, len: usize) -> Result<Self> {
         let rows = rows.min(self.rows);
         let part = |all: &Vec<f32>| {
             let width = all.len().checked_div(self.rows).unwrap_or(0);
@@ -245,17 +265,28 @@ impl KvCache {
             part.extend_from_slice(&all[..rows * width]);
             part
         };
-        Self { layers: self.layers.iter().map(|(k, v)| (part(k), part(v))).collect(), rows }
+        // A copy there too, since rows are written where they lie.
+        let copy = |all: &Tensor| all.narrow(0, 0, rows)?.force_contiguous();
+        let resident = self.resident.iter().map(|[k, v]| Ok([copy(k)?, copy(v)?]));
+        Ok(Self {
+            layers: self.layers.iter().map(|(k, v)| (part(k), part(v))).collect(),
+            resident: resident.collect::<Result<_>>()?,
+            home: self.home,
+            rows,
+        })
     }
 
     /// Bytes it takes.
     pub fn size_in_bytes(&self) -> usize {
-        self.layers.iter().map(|(keys, values)| (keys.len() + values.len()) * size_of::<f32>()).sum()
+        let host: usize = self.layers.iter().map(|(keys, values)| keys.len() + values.len()).sum();
+        let resident = self.resident.iter().flatten().map(|x| x.elem_count() * x.dtype().size_in_bytes());
+        host * size_of::<f32>() + resident.sum::<usize>()
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.layers.clear();
+        self.resident.clear();
         self.rows = 0;
     }
 }

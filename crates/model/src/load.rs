@@ -26,6 +26,9 @@ pub struct LoadOptions {
     pub mapped: bool,
     /// Compute device.
     pub device: Device,
+    /// Layers are composed of candle's own operations although the device is the CPU: the reference device, on which what
+    /// runs on a GPU is tested without one.
+    pub composed: bool,
     /// Precision of the weights; `None` keeps them as stored, mapped and uncopied on the CPU, where
     /// activations are always f32.
     pub dtype: Option<Precision>,
@@ -76,11 +79,16 @@ impl Precision {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { mapped: true, device: Device::Cpu, dtype: None }
+        Self { mapped: true, device: Device::Cpu, composed: false, dtype: None }
     }
 }
 
 impl LoadOptions {
+    /// Whether layers are composed of candle's own operations, on the device.
+    pub fn is_composed(&self) -> bool {
+        self.composed || !self.device.is_cpu()
+    }
+
     /// What a model loaded with these options says of itself.
     pub(crate) fn provenance(&self, files: Vec<Bytes>, aliases: Vec<String>) -> Provenance {
         let precision = self.dtype.map(|precision| match precision {
@@ -239,15 +247,16 @@ pub(crate) enum Weight {
 }
 
 /// The layer of some weights on a device.
-pub(crate) fn linear_of(weight: Weight, bias: Option<Mapped>, device: &Device) -> Result<Linear> {
+pub(crate) fn linear_of(weight: Weight, bias: Option<Mapped>, options: &LoadOptions) -> Result<Linear> {
     let vector = |b: Mapped| b.to_f32().into();
+    let (device, composed) = (&options.device, options.is_composed());
     Ok(match weight {
-        Weight::Numbers(weight) if device.is_cpu() => Linear::Mapped { weight, bias: bias.map(vector) },
+        Weight::Numbers(weight) if !composed => Linear::Mapped { weight, bias: bias.map(vector) },
         Weight::Numbers(weight) => {
             let bias = bias.map(|b| on_device(&b, device)).transpose()?;
-            Linear::Dense { weight: on_device(&weight, device)?, bias }
+            Linear::Composed { weight: on_device(&weight, device)?, bias }
         }
-        Weight::Bytes(weight) if device.is_cpu() => Linear::Quantized { weight, bias: bias.map(vector) },
+        Weight::Bytes(weight) if !composed => Linear::Quantized { weight, bias: bias.map(vector) },
         Weight::Bytes(_) => {
             let problem = "quantised weights run on the CPU only; this device takes bfloat16";
             return Err(Error::Query(problem.into()));
@@ -309,7 +318,7 @@ impl FromStore<'_> {
 impl Parameters for FromStore<'_> {
     fn embedding(&mut self, which: &Parameter) -> Result<Embedding> {
         let table = self.tensor(&which.tensor(), &which.shape)?;
-        Ok(if self.options.device.is_cpu() {
+        Ok(if !self.options.is_composed() {
             Embedding::Mapped(table)
         } else {
             Embedding::Dense(on_device(&table, &self.options.device)?)
@@ -319,12 +328,12 @@ impl Parameters for FromStore<'_> {
     fn linear(&mut self, which: &Parameter) -> Result<Linear> {
         let weight = self.weight(which)?;
         let bias = which.bias().map(|bias| self.tensor(&bias, &which.shape[..1])).transpose()?;
-        linear_of(weight, bias, &self.options.device)
+        linear_of(weight, bias, self.options)
     }
 
     fn vector(&mut self, which: &Parameter) -> Result<Tensor> {
         let values = self.store.tensor_shaped(&which.tensor(), &which.shape)?;
-        if self.options.device.is_cpu() {
+        if !self.options.is_composed() {
             return Ok(Tensor::from_vec(values.to_f32(), which.shape[0], &self.options.device)?);
         }
         let values = match self.options.dtype.and_then(Precision::float) {
@@ -332,5 +341,9 @@ impl Parameters for FromStore<'_> {
             None => values,
         };
         on_device(&values, &self.options.device)
+    }
+
+    fn composed(&self) -> bool {
+        self.options.is_composed()
     }
 }

@@ -129,6 +129,7 @@ impl Backbone for Tabular {
                 attention: None,
                 shadow: query.shadow.as_ref().map(|shadow| self.without(&tokens, shadow.verify)),
                 computed_rows,
+                resident: None,
             })
         };
         batch.iter_mut().map(pass).collect()

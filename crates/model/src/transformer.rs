@@ -1,7 +1,11 @@
 //! The one Transformer: blocks of attention and a feed-forward half, driven by a [`Spec`]. It decodes (weights
 //! mapped from the file) and trains (weights in differentiable tensors) with the same code.
 
+pub mod device;
+mod filter;
 mod pack;
+mod reduce;
+mod resident;
 mod session;
 
 use std::sync::Arc;
@@ -12,11 +16,13 @@ use demask_kernels::Segment;
 use crate::arch;
 use crate::backbone::{self, AS_STORED, Backbone, Pass, Query, Rows};
 use crate::checkpoint::Bytes;
-use crate::config::{NormPlace, Spec};
+use crate::config::{NormPlace, Positions, Spec};
 use crate::error::Result;
-use crate::layer::{Attention, Block, Head, Input, Norm, Parameters, Place, ShadowKeys, Watch, role};
+use crate::layer::{Attention, Block, Head, Input, Norm, Parameters, Place, ShadowKeys, Turn, Watch, role};
 use crate::memory;
 
+use device::OnDevice;
+pub use filter::{Drawn, Filter};
 pub use pack::Packed;
 use pack::{Wanted, pack, packed_rows, select};
 use session::{Keys, Session, Uncached};
@@ -36,6 +42,8 @@ pub struct Transformer {
     provenance: Provenance,
     /// Whether a layer stays in a core's cache.
     small: bool,
+    /// What lies on the device besides weights, where layers are composed of candle's operations.
+    on_device: Option<device::State>,
 }
 
 /// Where a Transformer's weights come from.
@@ -63,15 +71,17 @@ impl Transformer {
             NormPlace::Behind => None,
         };
         let head = Head::load(&spec, &outside, from)?;
+        let composed = from.composed();
         let mut largest = 0;
         for layer in 0..spec.stored_layers() {
             let maps = Block::parameters(&spec, layer, &inside(layer))?;
             let maps = maps.iter().filter(|p| p.shape.len() == 2);
             largest = largest.max(maps.map(|p| p.shape.iter().product::<usize>()).sum());
         }
-        let small = device.is_cpu() && largest <= memory::SMALL_LAYER;
+        let small = device.is_cpu() && !composed && largest <= memory::SMALL_LAYER;
         let provenance = Provenance::default();
-        Ok(Self { spec, device, input, blocks, norm, head, fingerprint, provenance, small })
+        let on_device = composed.then(device::State::default);
+        Ok(Self { spec, device, input, blocks, norm, head, fingerprint, provenance, small, on_device })
     }
 
     /// The same, knowing where its weights come from.
@@ -116,7 +126,7 @@ impl Transformer {
     }
 
     /// Where it computes.
-    pub fn device(&self) -> &Device {
+    pub fn compute_device(&self) -> &Device {
         &self.device
     }
 
@@ -142,12 +152,16 @@ impl Transformer {
         if whole && !rows.is_empty() {
             x = x.index_select(&Tensor::new(rows.as_slice(), &self.device)?, 0)?;
         }
-        let hidden = if rows.is_empty() { Rows::default() } else { to_rows(&self.normed(x)?)? };
+        if self.on_device.is_some() && batch.iter().all(|query| query.resident) {
+            let hidden = if rows.is_empty() { x } else { self.normed(x)? };
+            return self.resident_passes(batch, &needs, &placed, &hidden, shadow, maps);
+        }
+        let hidden = if rows.is_empty() { Rows::default() } else { self.to_rows(&self.normed(x)?)? };
         let mut passes = Vec::with_capacity(batch.len());
         let mut start = 0;
         for (((query, need), placed), map) in batch.iter().zip(&needs).zip(&placed).zip(maps) {
             let mut pass = self.pass(query, need, &hidden, start);
-            pass.attention = map.map(|m| to_rows(&m)).transpose()?;
+            pass.attention = map.map(|m| self.to_rows(&m)).transpose()?;
             if let Some(shadowed) = &query.shadow {
                 let mut verified = Rows { data: Vec::new(), width: self.spec.hidden };
                 for &position in shadowed.verify {
@@ -172,9 +186,15 @@ impl Transformer {
         watch: &mut dyn Watch,
     ) -> Result<Tensor> {
         let last = self.spec.layers - 1;
+        let turn = match &self.on_device {
+            Some(state) if self.spec.positions == Positions::Rotary => {
+                state.turn(&self.spec, &packed.positions, &self.device)?
+            }
+            _ => Turn::from(&packed.positions),
+        };
         for layer in 0..self.spec.layers {
             let wanted = wanted.filter(|_| layer == last);
-            x = self.block(layer, &x, packed, wanted, keys, watch)?;
+            x = self.block(layer, &x, (packed, &turn), wanted, keys, watch)?;
         }
         Ok(x)
     }
@@ -183,7 +203,7 @@ impl Transformer {
         &self,
         layer: usize,
         x: &Tensor,
-        packed: &Packed,
+        (packed, turn): (&Packed, &Turn),
         wanted: Option<&Wanted>,
         keys: &mut dyn Keys,
         watch: &mut dyn Watch,
@@ -193,20 +213,30 @@ impl Transformer {
         let normed = block.attention_input(x)?;
         // In the last layer only the wanted rows need queries and a feed-forward half.
         let (x, [q, k, v], segments) = match wanted {
-            None => (x.clone(), block.projections.all(&normed, &packed.positions)?, &packed.segments),
+            None => (x.clone(), block.projections.all(&normed, turn)?, &packed.segments),
             Some(wanted) => {
-                let (k, v) = block.projections.keys_and_values(&normed, &packed.positions)?;
+                let (k, v) = block.projections.keys_and_values(&normed, turn)?;
                 let rows = Tensor::new(wanted.rows.as_slice(), x.device())?;
                 let (x, normed) = (x.index_select(&rows, 0)?, normed.index_select(&rows, 0)?);
-                let q = block.projections.queries(&normed, &wanted.positions)?;
+                let q = block.projections.queries(&normed, &turn.select(&rows, &wanted.positions)?)?;
                 (x, [q, k, v], &wanted.segments)
             }
         };
-        let attention = Attention { heads, kv_heads, head_dim };
+        let attention = Attention { heads, kv_heads, head_dim, composed: self.on_device.is_some() };
         let attended =
             keys.attend(layer, &attention, &Asked { q, k, v, segments, shadows: &packed.shadows })?;
         let x = block.after_attention(&x, &attended)?;
         block.after_feed_forward(&x, layer, watch)
+    }
+
+    /// A matrix on the host.
+    fn to_rows(&self, tensor: &Tensor) -> Result<Rows> {
+        let (_, width) = tensor.dims2()?;
+        let data = match &self.on_device {
+            Some(state) => state.fetch(tensor)?,
+            None => tensor.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()?,
+        };
+        Ok(Rows { data, width })
     }
 
     /// Rows of the canvas that somebody wants, ascending.
@@ -264,10 +294,14 @@ impl Backbone for Transformer {
         let chunk = (memory::LOGIT_CHUNK / self.spec.vocab).max(16);
         for (index, part) in rows.data.chunks(chunk * rows.width.max(1)).enumerate() {
             let hidden = Tensor::from_slice(part, (part.len() / rows.width, rows.width), &self.device)?;
-            let mut logits = to_rows(&self.head(&hidden)?)?;
+            let mut logits = self.to_rows(&self.head(&hidden)?)?;
             visit(index * chunk, &mut logits.data);
         }
         Ok(())
+    }
+
+    fn device(&self) -> Option<&dyn OnDevice> {
+        self.on_device.as_ref().map(|_| self as &dyn OnDevice)
     }
 
     fn rows_per_thread(&self) -> Option<usize> {
@@ -275,7 +309,7 @@ impl Backbone for Transformer {
     }
 
     fn embed(&self, tokens: &[u32]) -> Result<Rows> {
-        to_rows(&self.input.tokens(tokens, &self.device)?)
+        self.to_rows(&self.input.tokens(tokens, &self.device)?)
     }
 
     fn fingerprint(&self) -> String {
@@ -289,10 +323,4 @@ impl Backbone for Transformer {
     fn precision(&self) -> String {
         self.provenance.precision.clone().unwrap_or_else(|| AS_STORED.to_owned())
     }
-}
-
-fn to_rows(tensor: &Tensor) -> Result<Rows> {
-    let (_, width) = tensor.dims2()?;
-    let data = tensor.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()?;
-    Ok(Rows { data, width })
 }

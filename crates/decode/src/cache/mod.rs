@@ -22,7 +22,7 @@ pub use policy::{ALL, CachePolicy, CacheSpec, Caches, Entry, Reach, find};
 pub use prefix::Prefixes;
 
 /// The cache of one canvas.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RowCache {
     policy: CachePolicy,
     /// Keys and values of the canvas.

@@ -59,9 +59,11 @@ impl Prefixes {
         let Some(best) = self.kept.iter_mut().max_by_key(|kept| common(kept)) else { return 0 };
         let rows = common(best);
         let Some(cache) = job.cache.as_mut().filter(|_| rows > 0) else { return 0 };
+        // A device without room for a copy lends nothing; the rows are computed then.
+        let Ok(copy) = best.rows.prefix(rows, tokens.len()) else { return 0 };
         self.clock += 1;
         best.used = self.clock;
-        cache.rows = best.rows.prefix(rows, tokens.len());
+        cache.rows = copy;
         cache.tokens = tokens[..rows].to_vec();
         self.lent += rows as u64;
         rows
@@ -89,7 +91,7 @@ impl Prefixes {
             let oldest = (0..self.kept.len()).min_by_key(|&index| self.kept[index].used);
             oldest.map(|index| self.kept.swap_remove(index));
         }
-        let rows_kept = cache.rows.prefix(rows, rows);
+        let Ok(rows_kept) = cache.rows.prefix(rows, rows) else { return };
         self.kept.push(Kept { tokens: tokens[..rows].to_vec(), grid, rows: rows_kept, used: self.clock });
     }
 }

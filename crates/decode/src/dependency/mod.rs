@@ -9,6 +9,7 @@ mod beside;
 mod feature;
 mod file;
 mod names;
+mod on_device;
 mod oracle;
 mod parts;
 mod predictor;
@@ -33,6 +34,11 @@ pub use stability::{Stability, StabilityAbout, StabilityWeights};
 pub trait DependencySource: Send + Sync {
     /// Hidden rows it reads, if any.
     fn hidden_row(&self) -> Option<HiddenRow>;
+
+    /// Whether it reads them where they were computed ([`Step::resident`]).
+    fn takes_resident(&self) -> bool {
+        false
+    }
 
     /// `D` over `step.masked`.
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency>;

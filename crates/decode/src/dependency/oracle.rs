@@ -6,8 +6,11 @@
 //! run. The canvases of several examples may share forward passes. The logits with everything masked
 //! are kept, `|M|×V` of each example; those of the reveals are bounded by the token budget of a batch.
 
+use std::sync::OnceLock;
+
+use candle_core::Tensor;
 use demask_kernels::{softmax_stats, total_variation};
-use demask_model::{HiddenRow, Rows};
+use demask_model::{HiddenRow, OnDevice, Rows};
 use rayon::prelude::*;
 
 use crate::dependency::{Dependency, DependencySource};
@@ -96,13 +99,16 @@ impl DependencySource for Oracle {
     }
 
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency> {
-        let base = Base::measure(step.probe, step.canvas.tokens(), step.masked)?;
+        let base = Reveals::measure(step.probe, step.canvas.tokens(), step.masked)?;
         match self.draws {
             Draws::Sampled(count) => {
                 let mut sum = vec![0.0_f32; step.masked.len() * step.masked.len()];
                 for draw in 0..count {
-                    let tokens = base.draw(step.rng, step.index as u64, draw as u64, step.canvas.ids().mask);
-                    let reveals = Base::reveal_by(self.measure, step.probe, &[(&base, &tokens)])?.remove(0);
+                    let mask = step.canvas.ids().mask;
+                    let tokens =
+                        base.draw_with(step.probe, step.rng, step.index as u64, draw as u64, mask)?;
+                    let reveals =
+                        Reveals::reveal_by(self.measure, step.probe, &[(&base, &tokens)])?.remove(0);
                     sum.iter_mut().zip(reveals.data()).for_each(|(s, d)| *s += d / count as f32);
                 }
                 Ok(Dependency::from_rows(sum, step.masked.len()))
@@ -116,8 +122,7 @@ impl DependencySource for Oracle {
 pub struct Reveals<'a> {
     tokens: &'a [u32],
     masked: &'a [usize],
-    /// `|M|×V` logits.
-    logits: Vec<f32>,
+    logits: Base,
     lse: Vec<f32>,
     hidden: Option<Rows>,
     vocab: usize,
@@ -134,7 +139,12 @@ pub struct Masked<'a> {
     pub rows: Option<&'a [usize]>,
 }
 
-type Base<'a> = Reveals<'a>;
+/// `|M|×V` logits, where they are compared with others.
+enum Base {
+    Host(Vec<f32>),
+    /// On the device that made them; on the host only if somebody looks at them.
+    Resident(Tensor, OnceLock<Vec<f32>>),
+}
 
 impl<'a> Reveals<'a> {
     /// Runs the canvas as it is and keeps the distributions at `masked`.
@@ -151,6 +161,9 @@ impl<'a> Reveals<'a> {
             hidden: c.rows.map(|rows| (rows, HiddenRow::I)),
         });
         let questions: Vec<_> = questions.collect();
+        if let Some(device) = probe.device() {
+            return Self::measure_resident(probe, device, canvases, &questions);
+        }
         let ends = ends(canvases.iter().map(|c| c.masked.len()));
         let mut logits: Vec<Vec<f32>> =
             canvases.iter().map(|c| Vec::with_capacity(c.masked.len() * vocab)).collect();
@@ -170,7 +183,36 @@ impl<'a> Reveals<'a> {
             if let Some(bad) = lse.iter().position(|l| !l.is_finite()) {
                 return Err(Error::NotFinite { position: c.masked[bad], step: 0 });
             }
-            Ok(Self { tokens: c.tokens, masked: c.masked, logits, lse, hidden, vocab })
+            Ok(Self { tokens: c.tokens, masked: c.masked, logits: Base::Host(logits), lse, hidden, vocab })
+        })
+        .collect()
+    }
+
+    /// The same where the logits stay on the device.
+    fn measure_resident(
+        probe: &dyn Probe,
+        device: &dyn OnDevice,
+        canvases: &[Masked<'a>],
+        questions: &[Question<'_>],
+    ) -> Result<Vec<Self>> {
+        let mut kept = Vec::with_capacity(canvases.len());
+        let hidden = probe.ask_resident(questions, &mut |_, rows| {
+            let mut parts = Vec::new();
+            device.each_logits(rows, &mut |_, logits| {
+                parts.push(logits);
+                Ok(())
+            })?;
+            let logits = Tensor::cat(&parts, 0).map_err(demask_model::Error::from)?;
+            kept.push((device.log_sums(&logits)?, logits));
+            Ok(())
+        })?;
+        let each = canvases.iter().zip(kept).zip(hidden);
+        each.map(|((c, (lse, logits)), hidden)| {
+            if let Some(bad) = lse.iter().position(|l| !l.is_finite()) {
+                return Err(Error::NotFinite { position: c.masked[bad], step: 0 });
+            }
+            let logits = Base::Resident(logits, OnceLock::new());
+            Ok(Self { tokens: c.tokens, masked: c.masked, logits, lse, hidden, vocab: probe.vocab() })
         })
         .collect()
     }
@@ -182,7 +224,15 @@ impl<'a> Reveals<'a> {
 
     /// Logits of masked position number `index`.
     pub fn row(&self, index: usize) -> &[f32] {
-        &self.logits[index * self.vocab..(index + 1) * self.vocab]
+        let all = match &self.logits {
+            Base::Host(logits) => logits,
+            Base::Resident(logits, host) => host.get_or_init(|| {
+                // Only enumeration and tests look; a tensor that cannot be read shows as rows that are no distribution.
+                let flat = logits.flatten_all().and_then(|flat| flat.to_vec1());
+                flat.unwrap_or_else(|_| vec![f32::NAN; self.masked.len() * self.vocab])
+            }),
+        };
+        &all[index * self.vocab..(index + 1) * self.vocab]
     }
 
     /// Probability of `token` at masked position number `index`.
@@ -192,6 +242,25 @@ impl<'a> Reveals<'a> {
 
     /// One token per masked position from the model's own distribution (temperature 1), never the
     /// mask itself. A function of (rng, step, draw, position) only.
+    pub fn draw_with(
+        &self,
+        probe: &dyn Probe,
+        rng: Rng,
+        step: u64,
+        draw: u64,
+        mask: u32,
+    ) -> Result<Vec<u32>> {
+        let slot = |index: usize| draw * (1 << 32) + self.masked[index] as u64;
+        match (&self.logits, probe.device()) {
+            (Base::Resident(logits, _), Some(device)) => {
+                let uniform = (0..self.masked.len()).map(|i| rng.uniform(Purpose::Reveal, step, slot(i)));
+                Ok(device.draw(logits, mask, &uniform.collect::<Vec<_>>())?)
+            }
+            _ => Ok(self.draw(rng, step, draw, mask)),
+        }
+    }
+
+    /// As [`Self::draw_with`], from logits on the host.
     pub fn draw(&self, rng: Rng, step: u64, draw: u64, mask: u32) -> Vec<u32> {
         let sample = |index: usize| {
             let slot = draw * (1 << 32) + self.masked[index] as u64;
@@ -332,6 +401,14 @@ impl<'a> Reveals<'a> {
             canvases.iter().map(|tokens| Question { tokens, predict: base.masked, hidden: None })
         });
         let questions: Vec<_> = questions.collect();
+        // Divergences are taken on the host.
+        if let Some(device) =
+            probe.device().filter(|_| measures.iter().all(|m| *m == Measure::TotalVariation))
+        {
+            return Self::compare_resident(probe, device, bases, &questions, &mut |base, canvas, i, tv| {
+                measured(base, canvas, i, [tv; N]);
+            });
+        }
         let ends = ends(bases.iter().map(|(base, canvases)| canvases.len() * base.masked.len()));
         let place = |row: usize| {
             let index = ends.partition_point(|&end| end <= row);
@@ -355,6 +432,32 @@ impl<'a> Reveals<'a> {
                 }
                 measured(index, canvas, i, values);
             }
+        })?;
+        bad.map_or(Ok(()), |position| Err(Error::NotFinite { position, step: 0 }))
+    }
+
+    /// The same where logits stay on the device: one number per masked position crosses over.
+    fn compare_resident(
+        probe: &dyn Probe,
+        device: &dyn OnDevice,
+        bases: &[(&Self, &[Vec<u32>])],
+        questions: &[Question<'_>],
+        measured: &mut dyn FnMut(usize, usize, usize, f32),
+    ) -> Result<()> {
+        let ends = ends(bases.iter().map(|(_, canvases)| canvases.len()));
+        let mut bad = None;
+        probe.ask_resident(questions, &mut |number, rows| {
+            let index = ends.partition_point(|&end| end <= number);
+            let (base, canvas) = (bases[index].0, number - if index == 0 { 0 } else { ends[index - 1] });
+            let Base::Resident(logits, _) = &base.logits else { return Ok(()) };
+            let against: Vec<u32> = (0..base.masked.len() as u32).collect();
+            for (i, tv) in device.total_variation(logits, &against, rows)?.into_iter().enumerate() {
+                if !tv.is_finite() {
+                    bad.get_or_insert(base.masked[i]);
+                }
+                measured(index, canvas, i, tv);
+            }
+            Ok(())
         })?;
         bad.map_or(Ok(()), |position| Err(Error::NotFinite { position, step: 0 }))
     }

@@ -7,11 +7,15 @@
 //! [`Parts`]; the paper's predictor is one head and no projection.
 //! Invariant: a predictor that exists has matrices that fit one another and finite numbers.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::Tensor;
 use demask_kernels::{Weights, gemm, least_run};
 use demask_model::hash::Hash;
-use demask_model::{HiddenRow, Rows};
+use demask_model::{HiddenRow, OnDevice, Rows};
 use rayon::prelude::*;
 
+use crate::dependency::on_device::ResidentHeads;
 use crate::dependency::parts::{Activation, Head, Metadata, Mix, Parts};
 use crate::dependency::{Dependency, DependencySource, Measure};
 use crate::error::{Error, Result};
@@ -21,24 +25,26 @@ use crate::strategy::Step;
 #[derive(Debug, Clone)]
 pub struct Predictor {
     width: usize,
-    projection: Option<Layers>,
-    heads: Vec<Bilinear>,
-    scale: f32,
-    mix: Mix,
+    pub(super) projection: Option<Layers>,
+    pub(super) heads: Vec<Bilinear>,
+    pub(super) scale: f32,
+    pub(super) mix: Mix,
     metadata: Metadata,
+    /// The same matrices on the devices it was asked on.
+    resident: Arc<Mutex<Vec<Arc<ResidentHeads>>>>,
 }
 
 /// A projection's matrices as `[out, in]`, so that each layer is a plain GEMM.
 #[derive(Debug, Clone)]
-struct Layers {
-    first: Rows,
-    second: Rows,
-    activation: Activation,
+pub(super) struct Layers {
+    pub(super) first: Rows,
+    pub(super) second: Rows,
+    pub(super) activation: Activation,
 }
 
 /// A head's bilinear form over rows of one width; matrices as `[out, in]`.
 #[derive(Debug, Clone)]
-enum Bilinear {
+pub(super) enum Bilinear {
     /// `Wᵀ`: one product per step.
     Merged(Rows),
     /// `W_Qᵀ` and `W_Kᵀ`, kept apart where two narrow products are cheaper than one square one.
@@ -72,6 +78,7 @@ impl Predictor {
             scale: parts.scale.unwrap_or(1.0 / (head_width as f32).sqrt()),
             mix: parts.mix,
             metadata: parts.metadata,
+            resident: Arc::default(),
         })
     }
 
@@ -103,6 +110,14 @@ impl Predictor {
         self.heads.len()
     }
 
+    /// How much of the matrix is a head's.
+    pub(super) fn weight(&self, head: usize) -> f32 {
+        match &self.mix {
+            Mix::Mean => 1.0 / self.heads.len() as f32,
+            Mix::Weighted(weights) => weights[head],
+        }
+    }
+
     /// What its file says.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -117,6 +132,28 @@ impl Predictor {
         digits.into_iter().fold(Hash::new(), Hash::word).to_string()
     }
 
+    /// `D̂` over hidden rows `[|M|, d]` on a device: computed there in f32, and only the matrix crosses over.
+    pub fn predict_on(&self, device: &dyn OnDevice, hidden: &Tensor) -> Result<Dependency> {
+        let matrices = self.matrices_on(device, hidden)?;
+        let size = hidden.dim(0).map_err(demask_model::Error::from)?;
+        let mixed = matrices.mixed(self, hidden).map_err(demask_model::Error::from)?;
+        let mut out = device.fetch(&mixed)?;
+        (0..size).for_each(|i| out[i * size + i] = 0.0);
+        Ok(Dependency::from_rows(out, size))
+    }
+
+    /// The matrices beside these rows, brought there once.
+    fn matrices_on(&self, device: &dyn OnDevice, hidden: &Tensor) -> Result<Arc<ResidentHeads>> {
+        let mut known = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = hidden.device().location();
+        if let Some(found) = known.iter().find(|heads| heads.place == place) {
+            return Ok(found.clone());
+        }
+        let heads = Arc::new(ResidentHeads::new(self, device, hidden)?);
+        known.push(heads.clone());
+        Ok(heads)
+    }
+
     /// `D̂` over hidden rows `[|M|, d]`.
     pub fn predict(&self, hidden: &Rows) -> Dependency {
         let size = hidden.len();
@@ -124,10 +161,7 @@ impl Predictor {
         let rows = projected.as_ref().unwrap_or(hidden);
         let mut out = vec![0.0_f32; size * size];
         for (index, head) in self.heads.iter().enumerate() {
-            let weight = match &self.mix {
-                Mix::Mean => 1.0 / self.heads.len() as f32,
-                Mix::Weighted(weights) => weights[index],
-            };
+            let weight = self.weight(index);
             let scores = head.scores(rows);
             let scale = self.scale;
             let pairs = out.par_iter_mut().zip(&scores.data).with_min_len(least_run());
@@ -151,7 +185,14 @@ impl DependencySource for Predictor {
         Some(self.metadata.hidden_row)
     }
 
+    fn takes_resident(&self) -> bool {
+        true
+    }
+
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency> {
+        if let Some((device, rows)) = step.resident {
+            return self.predict_on(device, rows);
+        }
         let hidden =
             step.hidden.ok_or_else(|| Error::Predictor("the forward pass returned no hidden rows".into()))?;
         if hidden.width != self.width {

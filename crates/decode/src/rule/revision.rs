@@ -106,6 +106,7 @@ mod tests {
                 rows: None,
                 sampling: &crate::sampler::Sampling::default(),
                 hidden: None,
+                resident: None,
                 attention: None,
                 rng: Rng::new(0, 0),
                 probe: &Silent,

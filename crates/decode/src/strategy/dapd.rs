@@ -66,6 +66,10 @@ struct Dapd {
 }
 
 impl Strategy for Dapd {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn needs(&self) -> Needs {
         Needs { attention_layers: self.layers, ..Needs::default() }
     }

@@ -206,6 +206,15 @@ fn source(values: &Values<'_>) -> Result<Arc<dyn DependencySource>> {
 }
 
 impl Strategy for Demask {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
+    fn takes_resident(&self) -> bool {
+        // The stability head reads hidden rows beside marginals, on the host.
+        self.stable.is_none() && self.source.takes_resident()
+    }
+
     fn needs(&self) -> Needs {
         let stable = self.stable.as_ref().map(|stable| stable.head.hidden_row());
         Needs { hidden: stable.or(self.source.hidden_row()), ..Needs::default() }

@@ -71,6 +71,10 @@ impl Strategy for EntropyBounded {
         self.discount.needs(Needs::default())
     }
 
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores: Vec<f32> = step.marginals.iter().map(|m| self.order.score(m)).collect();
         let order: Vec<usize> = self.discount.order(step, &scores)?.into_iter().map(|(i, _)| i).collect();

@@ -29,6 +29,10 @@ struct EntropyThreshold {
 }
 
 impl Strategy for EntropyThreshold {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores: Vec<f32> = step.marginals.iter().map(|m| -m.raw.entropy).collect();
         Ok(passing(&scores, |_| true, |i| step.marginals[i].raw.entropy <= self.threshold))

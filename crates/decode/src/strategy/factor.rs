@@ -46,6 +46,10 @@ impl Strategy for Factor {
         self.discount.needs(Needs::default())
     }
 
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores = self.confidence.all(step);
         // Rank n is at index n - 1.

@@ -42,6 +42,10 @@ struct Hierarchical {
 }
 
 impl Strategy for Hierarchical {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores = self.confidence.all(step);
         let best = bests(step.masked, &scores);

@@ -57,6 +57,10 @@ struct Llada2 {
 }
 
 impl Strategy for Llada2 {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let steps = self.steps.min(step.canvas.asked() / self.minimal);
         let count = self.transfer.unwrap_or_else(|| planned(step.block.length, steps, step.block.step));

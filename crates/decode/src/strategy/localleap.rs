@@ -49,6 +49,10 @@ struct LocalLeap {
 }
 
 impl Strategy for LocalLeap {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores = self.confidence.all(step);
         let anchors: Vec<usize> =

@@ -26,6 +26,10 @@ struct LowConfidence {
 }
 
 impl Strategy for LowConfidence {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let last = self.schedule.is_last(step);
         Ok(Selection { last, ..self.schedule.best(step, &Confidence::Raw.all(step)) })

@@ -38,7 +38,8 @@ mod slowfast;
 mod threshold;
 mod wino;
 
-use demask_model::{HiddenRow, Rows};
+use candle_core::Tensor;
+use demask_model::{HiddenRow, OnDevice, Rows};
 
 use crate::canvas::Canvas;
 use crate::dependency::Dependency;
@@ -102,6 +103,16 @@ pub trait Strategy: Send {
 
     /// Whether it masks committed tokens again, so that no part of its text is final before the end.
     fn revises(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Self::on_logits`] is to see the logits; where it is not, a device keeps them to itself.
+    fn reads_logits(&self) -> bool {
+        true
+    }
+
+    /// Whether it takes hidden rows where they were computed ([`Step::resident`]); else a device brings them to the host.
+    fn takes_resident(&self) -> bool {
         false
     }
 
@@ -208,6 +219,8 @@ pub struct Step<'a> {
     pub sampling: &'a Sampling,
     /// Hidden rows of `masked` (or of all positions), where needed.
     pub hidden: Option<&'a Rows>,
+    /// The same rows on the device that computed them, where the strategy takes them there.
+    pub resident: Option<(&'a dyn OnDevice, &'a Tensor)>,
     /// Mean attention `[len, len]`, where needed.
     pub attention: Option<&'a Rows>,
     /// Randomness of the request.

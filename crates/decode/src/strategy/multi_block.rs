@@ -59,6 +59,10 @@ struct MultiBlock {
 }
 
 impl Strategy for MultiBlock {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         if step.block.step == 0 {
             (self.start, self.end, self.open) = (step.masked[0], step.masked[step.masked.len() - 1] + 1, 1);

@@ -31,6 +31,10 @@ struct Origin {
 }
 
 impl Strategy for Origin {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let per_block = self.steps.map(|s| (s / step.block.count).max(1));
         let steps = per_block.unwrap_or(step.block.entered_with);

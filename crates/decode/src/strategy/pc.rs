@@ -57,6 +57,10 @@ struct PcSampler {
 }
 
 impl Strategy for PcSampler {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         if step.block.step == 0 {
             self.start = step.masked[0];

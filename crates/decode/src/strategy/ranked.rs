@@ -153,6 +153,10 @@ impl Ranked {
 }
 
 impl Strategy for Ranked {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn needs(&self) -> Needs {
         self.discount.needs(Needs { dtype: self.dtype, ..Needs::default() })
     }

@@ -77,6 +77,10 @@ struct Rates {
 }
 
 impl Strategy for ReMdm {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn revises(&self) -> bool {
         true
     }

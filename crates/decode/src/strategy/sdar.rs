@@ -64,6 +64,10 @@ struct Sdar {
 }
 
 impl Strategy for Sdar {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let length = step.block.length;
         let count = planned(length, self.steps.unwrap_or(length), step.block.step);

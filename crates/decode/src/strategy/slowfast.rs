@@ -62,6 +62,10 @@ struct SlowFast {
 }
 
 impl Strategy for SlowFast {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let first = step.masked[0];
         if step.block.step == 0 || self.end.is_some_and(|end| first >= end) {

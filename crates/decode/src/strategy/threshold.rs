@@ -48,6 +48,10 @@ impl Strategy for Threshold {
         self.discount.needs(Needs::default())
     }
 
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let mut scores = self.confidence.all(step);
         for (index, discounted) in self.discount.order(step, &scores)? {

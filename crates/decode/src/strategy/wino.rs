@@ -73,6 +73,10 @@ struct Wino {
 }
 
 impl Strategy for Wino {
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn needs(&self) -> Needs {
         Needs { verify: true, ..Needs::default() }
     }

@@ -102,7 +102,7 @@ impl FromGguf<'_> {
         }
         let (stored, _) = self.bytes(&name, &which.shape, which.expert)?;
         let is_float = matches!(stored, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16);
-        let on_cpu = self.options.device.is_cpu();
+        let on_cpu = !self.options.is_composed();
         let wanted = self.wanted().or((!on_cpu).then_some(Dtype::Bf16).filter(|_| !is_float));
         if let Some(dtype) = wanted {
             return Ok(Weight::Numbers(self.ordered(which, &name, &which.shape)?.to_dtype(dtype)));
@@ -165,7 +165,7 @@ impl Parameters for FromGguf<'_> {
             // Unpacked numbers have few digits; half precision holds them in half the memory.
             table = table.to_dtype(Dtype::F16);
         }
-        Ok(if self.options.device.is_cpu() {
+        Ok(if !self.options.is_composed() {
             Embedding::Mapped(table)
         } else {
             Embedding::Dense(on_device(&table, &self.options.device)?)
@@ -175,14 +175,18 @@ impl Parameters for FromGguf<'_> {
     fn linear(&mut self, which: &Parameter) -> Result<Linear> {
         let bias = which.bias().map(|_| format!("{}.bias", which.gguf()));
         let bias = bias.map(|bias| self.ordered(which, &bias, &which.shape[..1])).transpose()?;
-        linear_of(self.weight(which)?, bias, &self.options.device)
+        linear_of(self.weight(which)?, bias, self.options)
     }
 
     fn vector(&mut self, which: &Parameter) -> Result<Tensor> {
         let values = self.floats(&which.gguf_tensor(), &which.shape, None)?;
-        if self.options.device.is_cpu() {
+        if !self.options.is_composed() {
             return Ok(Tensor::from_vec(values.to_f32(), which.shape[0], &self.options.device)?);
         }
         on_device(&self.wanted().map_or(values.clone(), |dtype| values.to_dtype(dtype)), &self.options.device)
+    }
+
+    fn composed(&self) -> bool {
+        self.options.is_composed()
     }
 }

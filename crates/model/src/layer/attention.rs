@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use candle_core::{CpuStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor};
 use demask_kernels::{self as kernels, Heads, Segment};
 use rayon::prelude::*;
 
-use crate::layer::cpu;
+use crate::layer::{composed, cpu};
 
 /// Head counts and width of an attention layer.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +19,8 @@ pub struct Attention {
     pub kv_heads: usize,
     /// Width of one head.
     pub head_dim: usize,
+    /// Of candle's own operations even on the CPU.
+    pub composed: bool,
 }
 
 /// Shadows whose keys are gathered at a time; bounds the memory that takes.
@@ -60,11 +62,12 @@ type Grads = (Option<Tensor>, Option<Tensor>, Option<Tensor>);
 impl Attention {
     /// `q` is `[rows, heads·dim]`, `k` and `v` are `[keys, kv_heads·dim]`; returns `[rows, heads·dim]`.
     pub fn forward(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Arc<[Segment]>) -> Result<Tensor> {
-        if cpu::takes(q) {
+        if cpu::takes(q) && !self.composed {
             let op = Op { attention: *self, segments: segments.clone(), lse: OnceLock::new() };
             return q.contiguous()?.apply_op3(&k.contiguous()?, &v.contiguous()?, op);
         }
-        let parts: Vec<_> = segments.iter().map(|s| self.composed(q, k, v, s)).collect::<Result<_>>()?;
+        let parts: Vec<_> =
+            segments.iter().map(|s| composed::attend(self, q, k, v, s)).collect::<Result<_>>()?;
         Tensor::cat(&parts, 0)
     }
 
@@ -129,47 +132,11 @@ impl Attention {
 
     /// Attention probabilities of each segment, averaged over heads: `[q_rows, k_rows]` each.
     pub fn mean_probabilities(&self, q: &Tensor, k: &Tensor, segments: &[Segment]) -> Result<Vec<Tensor>> {
-        segments.iter().map(|s| self.probabilities(q, k, s)?.mean(0)).collect()
+        segments.iter().map(|s| composed::mean_probabilities(self, q, k, s)).collect()
     }
 
     fn kernel_heads(&self) -> Heads {
         Heads { query: self.heads, kv: self.kv_heads, dim: self.head_dim }
-    }
-
-    fn composed(&self, q: &Tensor, k: &Tensor, v: &Tensor, segment: &Segment) -> Result<Tensor> {
-        let v = self.split(v, &segment.k, self.kv_heads)?;
-        let out = self.probabilities(q, k, segment)?.matmul(&v)?;
-        out.transpose(0, 1)?.reshape((segment.q.len(), self.heads * self.head_dim))
-    }
-
-    fn probabilities(&self, q: &Tensor, k: &Tensor, segment: &Segment) -> Result<Tensor> {
-        let q = self.split(q, &segment.q, self.heads)?;
-        let k = self.split(k, &segment.k, self.kv_heads)?;
-        let scores = (q.matmul(&k.t()?)? / (self.head_dim as f64).sqrt())?.to_dtype(DType::F32)?;
-        let scores = match segment.causal_offset {
-            None => scores,
-            Some(offset) => {
-                let keys = segment.k.len();
-                let hide = |(i, j): (usize, usize)| if j > i + offset { f32::NEG_INFINITY } else { 0.0 };
-                let bias = (0..segment.q.len()).flat_map(|i| (0..keys).map(move |j| (i, j))).map(hide);
-                let bias = Tensor::from_iter(bias, q.device())?.reshape((segment.q.len(), keys))?;
-                scores.broadcast_add(&bias)?
-            }
-        };
-        let scores = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)?.exp()?;
-        scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)?.to_dtype(q.dtype())
-    }
-
-    /// `[heads, rows, dim]` of one segment, key/value heads repeated to match the query heads.
-    fn split(&self, x: &Tensor, rows: &std::ops::Range<usize>, heads: usize) -> Result<Tensor> {
-        let x = x.narrow(0, rows.start, rows.len())?.reshape((rows.len(), heads, self.head_dim))?;
-        let x = x.transpose(0, 1)?.contiguous()?;
-        if heads == self.heads {
-            return Ok(x);
-        }
-        let group = self.heads / heads;
-        let x = x.unsqueeze(1)?.expand((heads, group, rows.len(), self.head_dim))?;
-        x.contiguous()?.reshape((self.heads, rows.len(), self.head_dim))
     }
 }
 
@@ -265,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_shadow_sees_all_but_its_own_position() {
-        let attention = Attention { heads: 4, kv_heads: 2, head_dim: 4 };
+        let attention = Attention { heads: 4, kv_heads: 2, head_dim: 4, composed: false };
         let number = |i: usize| ((i * 37 % 101) as f32 / 101.0 - 0.5) * 3.0;
         let matrix = |rows: usize, width: usize, salt: usize| -> Vec<Vec<f32>> {
             (0..rows).map(|r| (0..width).map(|c| number(r * width + c + salt)).collect()).collect()

@@ -4,7 +4,7 @@
 use candle_core::Tensor;
 
 use super::parameter::{Parameter, Parameters, Place, Role};
-use super::{Experts, Mlp, Norm, PlainMlp, Projections, Watch, residual};
+use super::{Experts, Mlp, Norm, PlainMlp, Projections, Watch, composed, residual};
 use crate::config::{FeedForward, NormPlace, Spec};
 use crate::error::Result;
 
@@ -17,6 +17,7 @@ pub const FFN_NORM: Role = Role("ffn_norm");
 #[derive(Debug)]
 pub struct Block {
     place: NormPlace,
+    composed: bool,
     attn_norm: Norm,
     /// The maps around attention.
     pub projections: Projections,
@@ -54,6 +55,7 @@ impl Block {
         let norm = |role, from: &mut dyn Parameters| Norm::load(spec, role, spec.hidden, place, from);
         Ok(Self {
             place: spec.norm_place,
+            composed: from.composed(),
             attn_norm: norm(ATTN_NORM, from)?,
             projections: Projections::load(spec, place, from)?,
             ffn_norm: norm(FFN_NORM, from)?,
@@ -103,7 +105,7 @@ impl Block {
     }
 
     fn added(&self, x: &Tensor, half: &Tensor, norm: &Norm) -> Result<Tensor> {
-        let sum = residual(x, half)?;
+        let sum = if self.composed { composed::add(x, half)? } else { residual(x, half)? };
         Ok(match self.place {
             NormPlace::Before => sum,
             NormPlace::Behind => norm.forward(&sum)?,

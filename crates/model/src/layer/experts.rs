@@ -114,9 +114,13 @@ impl Experts {
             let x = x.narrow(0, start, MLP_ROWS.min(rows - start))?.contiguous()?;
             let choice = self.choose(&x)?;
             watch.chose(layer, &choice);
-            let routed =
-                if cpu::takes(&x) { self.grouped(&x, &choice)? } else { self.composed(&x, &choice)? };
+            let routed = if cpu::takes(&x) && !self.router.is_composed() {
+                self.grouped(&x, &choice)?
+            } else {
+                self.composed(&x, &choice)?
+            };
             parts.push(match &self.shared {
+                Some(shared) if self.router.is_composed() => (routed + shared.forward(&x)?)?,
                 Some(shared) => super::residual(&routed, &shared.forward(&x)?)?,
                 None => routed,
             });
@@ -167,7 +171,8 @@ impl Experts {
             let weights: Vec<f32> = members.iter().map(|&(_, weight)| weight).collect();
             let rows = Tensor::new(rows, x.device())?;
             let weights = Tensor::from_vec(weights, (members.len(), 1), x.device())?.to_dtype(x.dtype())?;
-            let y = self.experts[expert].forward(&x.index_select(&rows, 0)?)?.broadcast_mul(&weights)?;
+            let y = self.experts[expert].forward(&x.index_select(&rows, 0)?)?;
+            let y = y.to_dtype(x.dtype())?.broadcast_mul(&weights)?;
             out = out.index_add(&rows, &y, 0)?;
         }
         Ok(out)

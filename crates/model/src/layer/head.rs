@@ -60,7 +60,7 @@ impl Head {
     /// Logits `[rows, V]` of hidden rows.
     pub fn forward(&self, hidden: &Tensor) -> Result<Tensor> {
         let Some((map, activation, norm)) = &self.transform else { return Ok(self.decoder.forward(hidden)?) };
-        let x = plain_mlp::activate(*activation, map.forward(hidden)?)?;
+        let x = plain_mlp::activate(*activation, map.forward(hidden)?, map.is_composed())?;
         Ok(self.decoder.forward(&norm.forward(&x)?)?)
     }
 }
@@ -72,6 +72,7 @@ fn biased(map: Linear, bias: Tensor) -> Result<Linear> {
         Linear::Mapped { weight, .. } => Linear::Mapped { weight, bias: numbers()? },
         Linear::Quantized { weight, .. } => Linear::Quantized { weight, bias: numbers()? },
         Linear::Dense { weight, .. } => Linear::Dense { weight, bias: Some(bias) },
+        Linear::Composed { weight, .. } => Linear::Composed { weight, bias: Some(bias) },
         Linear::Watched { map, seen } => Linear::Watched { map: Box::new(biased(*map, bias)?), seen },
     })
 }

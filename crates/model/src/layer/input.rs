@@ -4,7 +4,7 @@
 use candle_core::{Device, Tensor};
 
 use super::parameter::{Parameter, Parameters, Place, Role, Use};
-use super::{Embedding, Linear, Norm, residual};
+use super::{Embedding, Linear, Norm, composed, residual};
 use crate::config::{Positions, Spec};
 use crate::error::Result;
 
@@ -20,6 +20,7 @@ pub const WIDEN: Role = Role("token_embd_widen");
 /// The tables with their weights.
 #[derive(Debug)]
 pub struct Input {
+    composed: bool,
     tokens: Embedding,
     positions: Option<Embedding>,
     types: Option<Embedding>,
@@ -50,7 +51,7 @@ impl Input {
             Positions::Learned => Some(Norm::load(spec, INPUT_NORM, spec.table_width(), place, from)?),
         };
         let widen = Self::widen(spec, place)?.map(|p| from.linear(&p)).transpose()?;
-        Ok(Self { tokens, positions, types, norm, widen })
+        Ok(Self { composed: from.composed(), tokens, positions, types, norm, widen })
     }
 
     fn positions(spec: &Spec, place: &Place) -> Result<Option<Parameter>> {
@@ -79,15 +80,19 @@ impl Input {
     pub fn forward(&self, tokens: &[u32], positions: &[u32], device: &Device) -> Result<Tensor> {
         let mut x = self.tokens.forward(tokens, device)?;
         if let Some(table) = &self.positions {
-            x = residual(&x, &table.forward(positions, device)?)?;
+            x = self.added(&x, &table.forward(positions, device)?)?;
         }
         if let Some(table) = &self.types {
-            x = residual(&x, &table.forward(&vec![0; tokens.len()], device)?)?;
+            x = self.added(&x, &table.forward(&vec![0; tokens.len()], device)?)?;
         }
         if let Some(norm) = &self.norm {
             x = norm.forward(&x)?;
         }
         self.widened(x)
+    }
+
+    fn added(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        Ok(if self.composed { composed::add(x, y)? } else { residual(x, y)? })
     }
 
     fn widened(&self, x: Tensor) -> Result<Tensor> {

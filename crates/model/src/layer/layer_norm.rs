@@ -1,9 +1,9 @@
 //! LayerNorm: `(x - mean) · w / √(variance + ε) + b` over the last dimension.
 
-use candle_core::{CpuStorage, CustomOp3, D, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
-use crate::layer::cpu;
+use crate::layer::{composed, cpu};
 
 /// A normalisation about the mean, with its learned scale and bias. On the CPU it has no backward pass.
 #[derive(Debug, Clone)]
@@ -11,22 +11,26 @@ pub struct LayerNorm {
     weight: Tensor,
     bias: Tensor,
     eps: f32,
+    composed: bool,
 }
 
 impl LayerNorm {
     /// `weight` and `bias` are `[d]`.
     pub fn new(weight: Tensor, bias: Tensor, eps: f32) -> Self {
-        Self { weight, bias, eps }
+        Self { weight, bias, eps, composed: false }
+    }
+
+    /// The same, of candle's own operations even on the CPU.
+    pub fn composed(self, composed: bool) -> Self {
+        Self { composed, ..self }
     }
 
     /// Normalises each row of `x` `[rows, d]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if cpu::takes(x) {
+        if cpu::takes(x) && !self.composed {
             return x.contiguous()?.apply_op3_no_bwd(&self.weight, &self.bias, &Op { eps: self.eps });
         }
-        let x = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
-        let variance = (x.sqr()?.mean_keepdim(D::Minus1)? + f64::from(self.eps))?;
-        x.broadcast_div(&variance.sqrt()?)?.broadcast_mul(&self.weight)?.broadcast_add(&self.bias)
+        composed::layer_norm(x, &self.weight, &self.bias, self.eps)
     }
 }
 

@@ -21,6 +21,13 @@ pub enum Linear {
         /// `[out]`
         bias: Option<Tensor>,
     },
+    /// Weights in a candle tensor of any device, multiplied by candle; rows take their number format.
+    Composed {
+        /// `[out, in]`
+        weight: Tensor,
+        /// `[out]`
+        bias: Option<Tensor>,
+    },
     /// Weights in the mapped file: CPU, inference only, never copied.
     Mapped {
         /// `[out, in]`
@@ -50,6 +57,11 @@ impl Linear {
         matches!(self, Self::Dense { .. })
     }
 
+    /// Whether it is composed of candle's own operations even on the CPU.
+    pub fn is_composed(&self) -> bool {
+        matches!(self, Self::Composed { .. })
+    }
+
     /// `x` is `[rows, in]`; returns `[rows, out]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match self {
@@ -61,6 +73,13 @@ impl Linear {
                 };
                 match bias {
                     Some(bias) => y.broadcast_add(bias),
+                    None => Ok(y),
+                }
+            }
+            Self::Composed { weight, bias } => {
+                let y = x.to_dtype(weight.dtype())?.matmul(&weight.t()?)?;
+                match bias {
+                    Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?),
                     None => Ok(y),
                 }
             }
@@ -85,6 +104,10 @@ impl Linear {
         let part = |bias: &Option<Arc<[f32]>>| bias.as_ref().map(|b| b[rows.clone()].into());
         Ok(match self {
             Self::Dense { weight, bias } => Self::Dense {
+                weight: weight.narrow(0, rows.start, rows.len())?,
+                bias: bias.as_ref().map(|b| b.narrow(0, rows.start, rows.len())).transpose()?,
+            },
+            Self::Composed { weight, bias } => Self::Composed {
                 weight: weight.narrow(0, rows.start, rows.len())?,
                 bias: bias.as_ref().map(|b| b.narrow(0, rows.start, rows.len())).transpose()?,
             },
@@ -120,7 +143,7 @@ impl Linear {
                 seen.add(x, x.len() / rows.max(1));
                 map.on_rows(x, rows)
             }
-            Self::Dense { weight, .. } => {
+            Self::Dense { weight, .. } | Self::Composed { weight, .. } => {
                 let x = Tensor::from_slice(x, (rows, weight.dim(1)?), weight.device())?;
                 self.forward(&x)?.flatten_all()?.to_vec1()
             }

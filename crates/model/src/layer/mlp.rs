@@ -76,7 +76,11 @@ impl Mlp {
             return self.down.forward(&Tensor::from_vec(inner, (rows, gate.n()), x.device())?);
         }
         let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
-        let inner = if cpu::takes(&gate) { gate.apply_op2(&up, Op)? } else { (gate.silu()? * up)? };
+        let inner = if cpu::takes(&gate) && !self.gate.is_composed() {
+            gate.apply_op2(&up, Op)?
+        } else {
+            (gate.silu()? * up)?
+        };
         self.down.forward(&inner)
     }
 }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod block;
+mod composed;
 pub(crate) mod cpu;
 mod embedding;
 mod experts;
@@ -19,6 +20,7 @@ mod rope;
 
 pub use attention::{Attention, OwnKeys, ShadowKeys};
 pub use block::{Block, Ffn};
+pub use composed::Angles;
 pub use embedding::{Embedding, Table};
 pub use experts::{Choice, Experts, Watch};
 pub use head::Head;
@@ -31,7 +33,7 @@ pub use parameter::{Names, Parameter, Parameters, Place, Role, Use};
 pub use plain_mlp::PlainMlp;
 pub use projections::Projections;
 pub use residual::residual;
-pub use rope::Rope;
+pub use rope::{Rope, Turn};
 
 /// The roles of tensors, each defined by its layer.
 pub mod role {

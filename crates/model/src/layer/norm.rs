@@ -1,13 +1,13 @@
 //! The norms of a model: RMSNorm, `x · w / √(mean(x²) + ε)` over the last dimension, or LayerNorm, which has a file of its own.
 
-use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
 use super::LayerNorm;
 use super::parameter::{Parameter, Parameters, Place, Role, Use};
 use crate::config::{NormKind, Spec};
 use crate::error::Result as Loaded;
-use crate::layer::cpu;
+use crate::layer::{composed, cpu};
 
 /// The norm after the last block.
 pub const NORM: Role = Role("output_norm");
@@ -42,8 +42,10 @@ impl Norm {
         let all = Self::parameters(spec, role, width, place)?;
         let scale = from.vector(&all[0])?;
         Ok(match all.get(1) {
-            None => Self::Rms(RmsNorm::new(scale, spec.eps)),
-            Some(bias) => Self::Layer(LayerNorm::new(scale, from.vector(bias)?, spec.eps)),
+            None => Self::Rms(RmsNorm::new(scale, spec.eps).composed(from.composed())),
+            Some(bias) => {
+                Self::Layer(LayerNorm::new(scale, from.vector(bias)?, spec.eps).composed(from.composed()))
+            }
         })
     }
 
@@ -61,21 +63,26 @@ impl Norm {
 pub struct RmsNorm {
     weight: Tensor,
     eps: f32,
+    composed: bool,
 }
 
 impl RmsNorm {
     /// `weight` is `[d]`.
     pub fn new(weight: Tensor, eps: f32) -> Self {
-        Self { weight, eps }
+        Self { weight, eps, composed: false }
+    }
+
+    /// The same, of candle's own operations even on the CPU.
+    pub fn composed(self, composed: bool) -> Self {
+        Self { composed, ..self }
     }
 
     /// Normalises each row of `x` `[rows, d]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if cpu::takes(x) {
+        if cpu::takes(x) && !self.composed {
             return x.contiguous()?.apply_op2(&self.weight, Op { eps: self.eps });
         }
-        let variance = (x.sqr()?.mean_keepdim(D::Minus1)? + f64::from(self.eps))?;
-        x.broadcast_div(&variance.sqrt()?)?.broadcast_mul(&self.weight)
+        composed::rms_norm(x, &self.weight, self.eps)
     }
 }
 

@@ -188,4 +188,8 @@ pub trait Parameters {
     fn linear(&mut self, which: &Parameter) -> Result<Linear>;
     /// A vector, as f32 on the compute device.
     fn vector(&mut self, which: &Parameter) -> Result<Tensor>;
+    /// Whether layers are to be composed of candle's own operations although the kernels could run them.
+    fn composed(&self) -> bool {
+        false
+    }
 }

@@ -37,16 +37,16 @@ impl PlainMlp {
 
     /// `x` is `[rows, d]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.down.forward(&activate(self.activation, self.up.forward(x)?)?)
+        self.down.forward(&activate(self.activation, self.up.forward(x)?, self.up.is_composed())?)
     }
 }
 
-/// The function of every element.
-pub(super) fn activate(activation: Activation, x: Tensor) -> Result<Tensor> {
+/// The function of every element; of candle's own operations where `composed`, even on the CPU.
+pub(super) fn activate(activation: Activation, x: Tensor, composed: bool) -> Result<Tensor> {
     let Some(which) = activation.pointwise() else {
         candle_core::bail!("a gated unit is not a function of one number")
     };
-    if cpu::takes(&x) {
+    if cpu::takes(&x) && !composed {
         x.inplace_op1(&Op(which))?;
         return Ok(x);
     }

@@ -1,12 +1,10 @@
 //! The linear maps around attention: queries, keys and values (three tensors or one), norms of query and key heads where
 //! the family has them, and the way back into the residual stream.
 
-use std::sync::Arc;
-
 use candle_core::{Result as Candle, Tensor};
 
 use super::parameter::{Parameter, Parameters, Place, Role};
-use super::{Linear, RmsNorm, Rope};
+use super::{Linear, RmsNorm, Rope, Turn};
 use crate::config::{Positions, Spec};
 use crate::error::Result;
 
@@ -68,7 +66,8 @@ impl Projections {
             [from.linear(next())?, from.linear(next())?, from.linear(next())?]
         };
         let norms = if spec.qk_norm {
-            let norm = |scale| RmsNorm::new(scale, spec.eps);
+            let composed = from.composed();
+            let norm = |scale| RmsNorm::new(scale, spec.eps).composed(composed);
             Some([norm(from.vector(next())?), norm(from.vector(next())?)])
         } else {
             None
@@ -79,20 +78,20 @@ impl Projections {
     }
 
     /// Queries of some rows `[rows, heads·dim]`, rotated.
-    pub fn queries(&self, x: &Tensor, positions: &Arc<[u32]>) -> Candle<Tensor> {
-        self.turned(self.q.forward(x)?, 0, positions)
+    pub fn queries(&self, x: &Tensor, turn: &Turn) -> Candle<Tensor> {
+        self.turned(self.q.forward(x)?, 0, turn)
     }
 
     /// Keys (rotated) and values of some rows `[rows, kv_heads·dim]`.
-    pub fn keys_and_values(&self, x: &Tensor, positions: &Arc<[u32]>) -> Candle<(Tensor, Tensor)> {
+    pub fn keys_and_values(&self, x: &Tensor, turn: &Turn) -> Candle<(Tensor, Tensor)> {
         let [k, v] = Linear::forward_each([&self.k, &self.v], x)?;
-        Ok((self.turned(k, 1, positions)?, v))
+        Ok((self.turned(k, 1, turn)?, v))
     }
 
     /// Queries and keys (rotated) and values of the same rows, which quantised maps share.
-    pub fn all(&self, x: &Tensor, positions: &Arc<[u32]>) -> Candle<[Tensor; 3]> {
+    pub fn all(&self, x: &Tensor, turn: &Turn) -> Candle<[Tensor; 3]> {
         let [q, k, v] = Linear::forward_each([&self.q, &self.k, &self.v], x)?;
-        Ok([self.turned(q, 0, positions)?, self.turned(k, 1, positions)?, v])
+        Ok([self.turned(q, 0, turn)?, self.turned(k, 1, turn)?, v])
     }
 
     /// From the heads back into the stream.
@@ -100,7 +99,7 @@ impl Projections {
         self.o.forward(attended)
     }
 
-    fn turned(&self, x: Tensor, which: usize, positions: &Arc<[u32]>) -> Candle<Tensor> {
+    fn turned(&self, x: Tensor, which: usize, turn: &Turn) -> Candle<Tensor> {
         let x = match &self.norms {
             None => x,
             Some(norms) => {
@@ -110,7 +109,7 @@ impl Projections {
             }
         };
         match &self.rope {
-            Some(rope) => rope.forward(&x, positions),
+            Some(rope) => rope.forward(&x, turn),
             None => Ok(x),
         }
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
 use demask_kernels as kernels;
 
-use crate::layer::cpu;
+use crate::layer::{Angles, cpu};
 
 /// Rotates every head of every row by the row's position.
 #[derive(Debug, Clone, Copy)]
@@ -18,31 +18,47 @@ pub struct Rope {
     pub theta: f64,
 }
 
+/// Where rows stand, and on a device the angles of that, which every layer of a pass shares.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    positions: Arc<[u32]>,
+    angles: Option<Angles>,
+}
+
+impl From<&Arc<[u32]>> for Turn {
+    fn from(positions: &Arc<[u32]>) -> Self {
+        Self { positions: positions.clone(), angles: None }
+    }
+}
+
+impl Turn {
+    /// Rows whose angles lie on a device already.
+    pub fn on_device(positions: &Arc<[u32]>, angles: Angles) -> Self {
+        Self { positions: positions.clone(), angles: Some(angles) }
+    }
+
+    /// Some of the rows, which stand at these positions.
+    pub fn select(&self, rows: &Tensor, positions: &Arc<[u32]>) -> Result<Self> {
+        let angles = self.angles.as_ref().map(|angles| angles.select(rows)).transpose()?;
+        Ok(Self { positions: positions.clone(), angles })
+    }
+}
+
 impl Rope {
-    /// `x` is `[rows, heads·head_dim]`, `positions` one absolute position per row.
-    pub fn forward(&self, x: &Tensor, positions: &Arc<[u32]>) -> Result<Tensor> {
-        let (rows, width) = x.dims2()?;
-        if cpu::takes(x) {
-            return x.contiguous()?.apply_op1(Op {
-                rope: *self,
-                positions: positions.clone(),
-                inverse: false,
-            });
+    /// `x` is `[rows, heads·head_dim]`, `turn` the absolute position of each row.
+    pub fn forward(&self, x: &Tensor, turn: &Turn) -> Result<Tensor> {
+        if let Some(angles) = &turn.angles {
+            return angles.turn(x, self.head_dim, self.rotary);
         }
-        let half = self.rotary / 2;
-        let frequency = |i: usize| self.theta.powf(-2.0 * i as f64 / self.rotary as f64);
-        let angles: Vec<f32> = positions
-            .iter()
-            .flat_map(|&p| (0..half).map(move |i| (f64::from(p) * frequency(i)) as f32))
-            .collect();
-        let angles = Tensor::from_vec(angles, (rows, 1, half), x.device())?;
-        let (cos, sin) = (angles.cos()?, angles.sin()?);
-        let heads = x.reshape((rows, width / self.head_dim, self.head_dim))?.to_dtype(DType::F32)?;
-        let (a, b) = (heads.narrow(2, 0, half)?, heads.narrow(2, half, half)?);
-        let first = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
-        let second = (b.broadcast_mul(&cos)? + a.broadcast_mul(&sin)?)?;
-        let rest = heads.narrow(2, self.rotary, self.head_dim - self.rotary)?;
-        Tensor::cat(&[first, second, rest], 2)?.reshape((rows, width))?.to_dtype(x.dtype())
+        if cpu::takes(x) {
+            let positions = turn.positions.clone();
+            return x.contiguous()?.apply_op1(Op { rope: *self, positions, inverse: false });
+        }
+        // Training on a device: no table is at hand.
+        let positions = Tensor::new(&*turn.positions, x.device())?;
+        let count = turn.positions.iter().max().map_or(0, |&last| last as usize + 1);
+        let angles = Angles::table(count, self.rotary, self.theta, x.device())?.select(&positions)?;
+        angles.turn(x, self.head_dim, self.rotary)
     }
 }
 

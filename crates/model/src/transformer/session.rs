@@ -63,6 +63,36 @@ impl<'a, 'b> Session<'a, 'b> {
         (self.batch, self.placed, self.maps)
     }
 
+    /// Keeps the fresh keys and values of a layer where they were computed.
+    fn store_resident(&mut self, layer: usize, asked: &Asked<'_>) -> Result<()> {
+        for (query, placed) in self.batch.iter_mut().zip(&self.placed) {
+            let Some(reuse) = &mut query.cache else { continue };
+            let fresh = |x: &Tensor| x.narrow(0, placed.fresh.start, placed.fresh.len());
+            let (keys, values) = (fresh(&asked.k)?, fresh(&asked.v)?);
+            reuse.cache.store_resident(layer, query.tokens.len(), reuse.rows, [&keys, &values])?;
+        }
+        Ok(())
+    }
+
+    /// Attention of every canvas to its own keys on the device, without putting those of all canvases together.
+    fn resident(&self, layer: usize, attention: &Attention, asked: &Asked<'_>) -> Result<Tensor> {
+        let mut parts = Vec::with_capacity(self.batch.len());
+        for (query, placed) in self.batch.iter().zip(&self.placed) {
+            let [keys, values] = match &query.cache {
+                Some(reuse) => reuse.cache.resident(layer, placed.keys.len())?,
+                None => {
+                    let fresh = |x: &Tensor| x.narrow(0, placed.fresh.start, placed.fresh.len());
+                    [fresh(&asked.k)?, fresh(&asked.v)?]
+                }
+            };
+            let segments: Vec<Segment> = of(asked.segments, placed).map(|s| from_start(s, placed)).collect();
+            if !segments.is_empty() {
+                parts.push(attention.forward(&asked.q, &keys, &values, &segments.into())?);
+            }
+        }
+        Ok(Tensor::cat(&parts, 0)?)
+    }
+
     /// Keeps the fresh keys and values of a layer.
     fn store(&mut self, layer: usize, asked: &Asked<'_>) -> Result<()> {
         let width = asked.k.dim(1)?;
@@ -117,6 +147,9 @@ impl<'a, 'b> Session<'a, 'b> {
         for (query, placed) in self.batch.iter().zip(&self.placed) {
             parts.push(match &query.cache {
                 None => fresh.narrow(0, placed.fresh.start, placed.fresh.len())?,
+                Some(reuse) if !reuse.cache.resident.is_empty() => {
+                    reuse.cache.resident(layer, placed.keys.len())?[which].clone()
+                }
                 Some(reuse) => {
                     let (keys, values) = &reuse.cache.layers[layer];
                     let kept = [keys, values][which].as_slice();
@@ -180,11 +213,16 @@ fn from_start(segment: &Segment, placed: &Placed) -> Segment {
 impl Keys for Session<'_, '_> {
     fn attend(&mut self, layer: usize, attention: &Attention, asked: &Asked<'_>) -> Result<Tensor> {
         let cached = self.batch.iter().any(|q| q.cache.is_some());
-        if cached {
+        let maps = self.batch.iter().any(|q| q.attention_layers > 0);
+        if attention.composed && cached {
+            self.store_resident(layer, asked)?;
+            if !maps && asked.shadows.is_empty() {
+                return self.resident(layer, attention, asked);
+            }
+        } else if cached {
             self.store(layer, asked)?;
         }
-        let maps = self.batch.iter().any(|q| q.attention_layers > 0);
-        if cached && !maps && asked.shadows.is_empty() && cpu::takes(&asked.q) {
+        if cached && !attention.composed && !maps && asked.shadows.is_empty() && cpu::takes(&asked.q) {
             return self.in_place(layer, attention, asked);
         }
         let (k, v) = if cached {

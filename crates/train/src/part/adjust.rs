@@ -12,7 +12,7 @@ use candle_core::{Device, Tensor};
 use demask_decode::rng::{Purpose, Rng};
 use demask_decode::trained::{Adjust, PartHeader, write_part};
 use demask_kernels::Segment;
-use demask_model::layer::{Attention, Linear, Mlp, RmsNorm, Rope, residual};
+use demask_model::layer::{Attention, Linear, Mlp, RmsNorm, Rope, Turn, residual};
 use demask_model::{Backbone, HiddenRow, Query, Rows, Spec};
 
 use super::trajectory::Trajectory;
@@ -196,10 +196,15 @@ impl<'a> AdjustObjective<'a> {
         let x = linear("down_project.0", true)?.forward(&Tensor::cat(&both, 1)?)?;
         let normed = norm(&inner("input_layernorm.weight"))?.forward(&x)?;
         let rope = Rope { head_dim: spec.head_dim, rotary: spec.head_dim, theta: spec.rope_theta };
-        let turned =
-            |name: &str| Ok::<_, Error>(rope.forward(&attend(name)?.forward(&normed)?, &geometry.positions)?);
+        let turn = Turn::from(&geometry.positions);
+        let turned = |name: &str| Ok::<_, Error>(rope.forward(&attend(name)?.forward(&normed)?, &turn)?);
         let (q, k, v) = (turned("q_proj")?, turned("k_proj")?, attend("v_proj")?.forward(&normed)?);
-        let attention = Attention { heads: spec.heads, kv_heads: spec.kv_heads, head_dim: spec.head_dim };
+        let attention = Attention {
+            heads: spec.heads,
+            kv_heads: spec.kv_heads,
+            head_dim: spec.head_dim,
+            composed: false,
+        };
         let attended = attention.forward(&q, &k, &v, &geometry.segments)?;
         let x = residual(&x, &linear(&inner("self_attn.o_proj"), false)?.forward(&attended)?)?;
         let normed = norm(&inner("post_attention_layernorm.weight"))?.forward(&x)?;

@@ -186,7 +186,8 @@ impl Measure<'_> {
         for ((task, base), labels) in tasks.iter().zip(&bases).zip(&labels) {
             let rng = randomness(self.settings, &task.response.id);
             for draw in 0..task.mask.draws {
-                let revealed = base.draw(rng, u64::from(task.index), u64::from(draw), mask_id);
+                let revealed =
+                    base.draw_with(&probe, rng, u64::from(task.index), u64::from(draw), mask_id)?;
                 draws.push((task, draw, base, revealed, labels));
             }
         }

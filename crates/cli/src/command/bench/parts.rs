@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use candle_core::{Device, Tensor};
 use demask::kernels::Segment;
-use demask::model::layer::{Attention, Block, Embedding, Linear, Place};
+use demask::model::layer::{Attention, Block, Embedding, Linear, Place, Turn};
 use demask::model::synthetic::Repeated;
 use demask::model::{Parameters as _, Spec, arch};
 
@@ -28,7 +28,7 @@ pub(super) struct Inputs {
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    positions: Arc<[u32]>,
+    turn: Turn,
     segments: Arc<[Segment]>,
 }
 
@@ -43,7 +43,7 @@ impl Inputs {
             q: tensor(rows, spec.q_width(), 2)?,
             k: tensor(keys, spec.kv_width(), 3)?,
             v: tensor(keys, spec.kv_width(), 4)?,
-            positions: (0..rows as u32).collect(),
+            turn: Turn::from(&(0..rows as u32).collect()),
             segments: Arc::new([Segment { q: 0..rows, k: 0..keys, causal_offset: None }]),
         })
     }
@@ -57,7 +57,12 @@ impl Parts {
         Ok(Self {
             block: Block::load(spec, layer, &Place { names, layer: Some(layer) }, from)?,
             layer,
-            attention: Attention { heads: spec.heads, kv_heads: spec.kv_heads, head_dim: spec.head_dim },
+            attention: Attention {
+                heads: spec.heads,
+                kv_heads: spec.kv_heads,
+                head_dim: spec.head_dim,
+                composed: false,
+            },
             head: from.linear(&Embedding::head(spec, &Place { names, layer: None })?)?,
         })
     }
@@ -67,7 +72,7 @@ impl Parts {
         let out = match PHASES[phase] {
             "norm" => self.block.attention_input(&on.x)?,
             "qkv" => {
-                let [q, _, _] = self.block.projections.all(&on.x, &on.positions)?;
+                let [q, _, _] = self.block.projections.all(&on.x, &on.turn)?;
                 q
             }
             "attention" => self.attention.forward(&on.q, &on.k, &on.v, &on.segments)?,

@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow};
 use demask::counted;
 use demask::decode::dependency::{Metadata, Mix, Predictor};
-use demask::decode::marginals::Reader;
+use demask::decode::marginals::{Predicting, Reader};
 use demask::decode::rng::Rng;
 use demask::decode::rule::greedy_subset;
 use demask::decode::sampler::{Sampling, ScoreDtype};
@@ -170,7 +170,8 @@ impl Cached {
             ..Query::default()
         };
         let pass = model.forward(&mut [query])?.remove(0);
-        let marginals = after.reader().read(model, &pass.predicting, None, &wanted, |_| ())?;
+        let marginals =
+            after.reader().read(model, Predicting::Host(&pass.predicting), None, &wanted, |_| ())?;
         let confidence: Vec<f32> = marginals.iter().map(|m| m.raw.top1).collect();
         let hidden = pass.hidden.ok_or_else(|| anyhow!("the pass gave no hidden rows"))?;
         let chosen = greedy_subset(&after.predictor.predict(&hidden), &confidence, ALL).chosen;
@@ -222,7 +223,8 @@ impl After {
         match part {
             "marginals" => {
                 let (mut logits, rows) = (self.logits.borrow_mut(), Rows::default());
-                let read = self.reader().read(model, &rows, Some(&mut logits), &self.positions, |_| ())?;
+                let rows = Predicting::Host(&rows);
+                let read = self.reader().read(model, rows, Some(&mut logits), &self.positions, |_| ())?;
                 std::hint::black_box(read);
             }
             "predictor" => drop(std::hint::black_box(self.predictor.predict(&self.hidden))),
