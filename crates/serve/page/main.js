@@ -130,7 +130,7 @@ async function race(entries, asked) {
   share(entries.map(([spelling]) => spelling));
   stage.player.begin();
   say("Denoising.");
-  if (matchMedia("(max-width: 860px)").matches) at("stage").scrollIntoView({ block: "start" });
+  if (matchMedia("(max-width: 860px)").matches) at("lanes").scrollIntoView({ block: "start" });
   const outcomes = await Promise.all(stage.lanes.map((lane, i) => follow(lane, entries[i], control)));
   if (app.running !== control) return;
   app.running = null;
