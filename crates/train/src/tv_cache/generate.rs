@@ -156,9 +156,14 @@ impl Generator<'_> {
 
     /// Measures all responses and keeps the examples in memory: for a few of them, where nothing is to be written.
     pub fn examples(&self) -> Result<Vec<Example>> {
-        self.settings.check()?;
         let header = TvCacheHeader::new(self.backbone, self.source, self.settings);
-        let (responses, _) = self.read(0..header.responses)?;
+        self.examples_of(0..header.responses)
+    }
+
+    /// The same of some of the source's responses.
+    pub fn examples_of(&self, range: std::ops::Range<usize>) -> Result<Vec<Example>> {
+        self.settings.check()?;
+        let (responses, _) = self.read(range)?;
         let tasks: Vec<Masking<'_>> =
             responses.iter().flat_map(|(r, tokens)| self.tasks(r, tokens)).collect();
         let measure =
