@@ -11,7 +11,10 @@ skip() {
     exit 0
 }
 
-TOOLS=${TOOLS:-$(mktemp -d)}
+if [ -z "${TOOLS:-}" ]; then
+    TOOLS=$(mktemp -d)
+    trap 'rm -rf "$TOOLS"' EXIT
+fi
 VERSION=${CUDA_VERSION:-13.4}
 python3 -m venv "$TOOLS/cuda" 2>/dev/null || skip "python3 cannot make a virtual environment"
 packages=()
@@ -55,5 +58,6 @@ chmod +x "$root/bin/nvcc"
 "$root/bin/nvcc" --version | tail -n 2
 
 export PATH=$root/bin:$PATH CUDA_HOME=$root CUDA_PATH=$root CUDA_COMPUTE_CAP=${CUDA_COMPUTE_CAP:-90}
-cargo check --release --locked -p demask-cli --features cuda
+# A folder of its own: the feature changes candle, and what was built without it would be built again.
+CARGO_TARGET_DIR=$TOOLS/cuda-target "${CARGO:-cargo}" check --release --locked -p demask-cli --features cuda
 echo "the feature cuda type-checks with toolkit $VERSION"

@@ -30,7 +30,18 @@ pub struct MeasuredArgs {
 impl MeasuredArgs {
     /// Measures this many responses, in memory; this share of their masks is drawn twice.
     pub fn examples(&self, model: &Model, limit: u32, repeat_share: f64) -> Result<Vec<Example>> {
-        let limit = limit as usize;
+        self.until(model, limit as usize, limit as usize, repeat_share, |_| Ok(true))
+    }
+
+    /// Measures responses until there are enough, first so many, then as many again, at most `limit` in all.
+    pub fn until(
+        &self,
+        model: &Model,
+        first: usize,
+        limit: usize,
+        repeat_share: f64,
+        enough: impl Fn(&[Example]) -> Result<bool>,
+    ) -> Result<Vec<Example>> {
         let data = Data::open(&self.data, Some(limit), self.seed)?;
         let encoder = data.encoder(model, self.raw);
         let few = TvCacheSettings::few(limit, self.seed);
@@ -45,6 +56,15 @@ impl MeasuredArgs {
             context: None,
             claim: Claim::Lock,
         };
-        Ok(generator.examples()?)
+        let (most, mut end, mut all) = (generator.source.len().min(limit), 0, Vec::new());
+        while end < most {
+            let next = (2 * end).max(first).min(most);
+            all.extend(generator.examples_of(end..next)?);
+            end = next;
+            if enough(&all)? {
+                break;
+            }
+        }
+        Ok(all)
     }
 }

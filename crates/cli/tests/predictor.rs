@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use support::{Folder, demask, fixture};
 
 #[test]
@@ -49,4 +51,57 @@ fn one_command_trains_a_predictor_and_continues() {
         assert!(judged.out.contains(part), "{part}: {}", judged.out);
     }
     assert!(judged.err.contains("worse than a constant"), "{}", judged.err);
+}
+
+/// The problems of the fixture with their answers as texts, five times over; masks differ every time.
+fn responses() -> String {
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(Path::new(&fixture()).join(name)).unwrap()).unwrap()
+    };
+    let (expected, tokenizer) = (read("expected.json"), read("tokenizer.json"));
+    let words: BTreeMap<u64, &str> = tokenizer["model"]["vocab"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(word, id)| (id.as_u64().unwrap(), word.as_str()))
+        .collect();
+    let text = |ids: &Value| -> String {
+        let words = ids.as_array().unwrap().iter().map(|id| words[&id.as_u64().unwrap()]);
+        words.filter(|word| *word != "<eos>").collect::<Vec<_>>().join(" ")
+    };
+    let both = expected["prompts"].as_array().unwrap().iter().zip(expected["answers"].as_array().unwrap());
+    let lines: Vec<String> = both
+        .map(|(prompt, answer)| json!({ "prompt": text(prompt), "response": text(answer) }).to_string())
+        .collect();
+    vec![lines.join("\n"); 5].join("\n")
+}
+
+#[test]
+fn calibration_finds_the_row_that_a_file_does_not_say() {
+    let folder = Folder::new();
+    let data = folder.write("responses.jsonl", responses().as_bytes());
+    for (name, row) in [("row_i", "i"), ("row_i_minus_1", "i-1")] {
+        let bytes = std::fs::read(format!("{}/predictor_{name}.safetensors", fixture())).unwrap();
+        // The same file without a word about the row, which is of the same length.
+        let at = bytes.windows(10).position(|part| part == b"hidden_row").unwrap();
+        let silent = [&bytes[..at], b"not_a_word", &bytes[at + 10..]].concat();
+        let file = folder.write(&format!("{name}.safetensors"), &silent);
+        let run = demask(&[
+            "calibrate-predictor",
+            "--model",
+            &fixture(),
+            "--predictor",
+            &file,
+            "--raw",
+            "--pad-to",
+            "40",
+            "--data",
+            &data,
+        ]);
+        assert_eq!(run.code, 0, "{}", run.err);
+        assert!(run.out.contains(&format!("hidden row {row}, written to")), "{}{}", run.out, run.err);
+        assert!(!run.err.contains("not certain"), "{}{}", run.out, run.err);
+        let beside: Value = serde_json::from_slice(&folder.read(&format!("{name}.json"))).unwrap();
+        assert_eq!(beside["hidden_row"], row);
+    }
 }

@@ -132,6 +132,8 @@ impl Loader<'_> {
 
     /// The network and what strategies may use of it, without tokenizer and template: for work on ids alone.
     pub fn network(mut self) -> Result<(Transformer, Context)> {
+        // Work on ids alone is one device's.
+        self.others.clear();
         let place = self.place()?;
         let (mut copies, search) = self.weights(&place)?;
         let backbone = copies.swap_remove(0);

@@ -9,8 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use demask_engine::{Decoding, Model, Prompt};
+use demask_model::Precision;
 use demask_model::checkpoint::source::HubOptions;
 use demask_model::checkpoint::{Dtype, INDEX, Mapped, Store, write};
+use demask_model::quantize::{self, QuantizeSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -129,6 +131,19 @@ fn inside_the_shards_under_any_prefix_and_in_any_layout() {
         let plain = Model::load(fixture().to_str().unwrap()).unwrap();
         assert_eq!(model.backbone().fingerprint(), plain.backbone().fingerprint(), "{prefix}");
     }
+}
+
+#[test]
+fn quantising_the_weights_keeps_the_predictor_among_them() {
+    let folder = sharded("", predictor_tensors("predictor.", false, true, Dtype::F32), |_| ());
+    fs::write(folder.path().join("predictor.json"), r#"{"hidden_row":"i-1"}"#).unwrap();
+    let smaller = tempfile::tempdir().unwrap();
+    let settings = QuantizeSettings { precision: Precision::Int8 { group: 32 }, max_shard_bytes: 1 << 30 };
+    quantize::folder(folder.path(), smaller.path(), &settings, &mut |_| ()).unwrap();
+    let model = load(&smaller);
+    assert!(model.understanding().is_some(), "the predictor was left behind");
+    let named = Model::loader(smaller.path().to_str().unwrap()).predictor(plain_file()).load().unwrap();
+    assert_eq!(decoded(&model), decoded(&named));
 }
 
 #[test]

@@ -80,7 +80,9 @@ pub fn weighed(
         _ => None,
     });
     let origin = (ORIGIN.to_owned(), store.fingerprint(&spec));
-    let metadata = packings.chain([origin]).collect();
+    // What the files say of a predictor among the weights is said of its copy too.
+    let said = store.metadata().iter().map(|(key, value)| (key.clone(), value.clone()));
+    let metadata = said.chain(packings).chain([origin]).collect();
     let options = write::Options { max_shard_bytes: settings.max_shard_bytes, metadata };
     let quantize = |tensor: &Declared, weight: &Mapped, packing| {
         let map = tensor.name.rsplit_once('.').map_or("", |(map, _)| map);
@@ -150,6 +152,14 @@ fn plan(spec: &Spec, store: &Store, settings: &QuantizeSettings) -> Result<Vec<(
                 TensorBytes::Copy(tensor.clone()),
             ));
         }
+    }
+    // What is not the model's belongs to a predictor that lies in the same files.
+    for name in store.unclaimed(spec)? {
+        let tensor = store.tensor(name)?;
+        plan.push((
+            Declared::new(name.to_owned(), tensor.dtype(), tensor.shape()),
+            TensorBytes::Copy(tensor),
+        ));
     }
     Ok(plan)
 }

@@ -1,6 +1,12 @@
 //! Which hidden row a predictor was trained on, where its file does not say: both conventions are tried on a few
 //! responses, and the predictions compared with the dependency that is measured there (section 4.3, phase 1).
+//!
+//! Of the squared error only the covariance of predicted and measured tells a predictor from noise: its other parts, how
+//! far predictions scatter and where they lie on average, differ between rows that were never trained on as well.
+//! Responses vote: under which convention is the covariance inside their masks larger? Wilcoxon's signed ranks say which
+//! way the differences go; their mean would be decided by a few responses.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use demask_decode::dependency::Predictor;
@@ -20,6 +26,8 @@ pub struct Convention {
     pub mse: f64,
     /// Spearman's correlation of predicted and measured.
     pub rank_correlation: f64,
+    /// Mean covariance of predicted and measured inside a mask.
+    pub covariance: f64,
 }
 
 /// Both conventions measured.
@@ -33,9 +41,15 @@ pub struct Calibration {
     pub examples: usize,
     /// Pairs of masked positions.
     pub pairs: usize,
-    /// How many standard errors over masks the two errors lie apart.
-    pub apart: f64,
+    /// Responses on which the two covariances differ, and on how many of those that of row `i-1` is larger.
+    pub votes: (usize, usize),
+    /// Wilcoxon's signed ranks of the differences, in standard deviations of chance; above 0 speaks for row `i-1`.
+    pub evidence: f64,
 }
+
+/// How seldom chance may give as clear an answer for it to count as certain. Who measures more and more until it does
+/// looks several times, so this is strict.
+const CERTAIN: f64 = 0.002;
 
 impl Calibration {
     /// Tries a predictor on examples that were measured with both hidden rows.
@@ -44,7 +58,9 @@ impl Calibration {
             let pairs: Vec<(f32, f32)> = examples.iter().flat_map(|e| compared(predictor, e, row)).collect();
             let error: f64 = pairs.iter().map(|(guess, true_)| f64::from(guess - true_).powi(2)).sum();
             let mse = error / pairs.len().max(1) as f64;
-            Convention { row, mse, rank_correlation: rank_correlation(&pairs) }
+            let inside: f64 = examples.iter().map(|e| covariance(&compared(predictor, e, row))).sum();
+            let covariance = inside / examples.len().max(1) as f64;
+            Convention { row, mse, rank_correlation: rank_correlation(&pairs), covariance }
         };
         let measured: Vec<f64> =
             examples.iter().flat_map(|e| off_diagonal(e.positions.len(), &e.dependency.to_f32())).collect();
@@ -52,6 +68,7 @@ impl Calibration {
             let value = counted(measured.len(), "measured pair");
             return Err(Error::Setting { name: "the data", value, allowed: "responses of several tokens" });
         }
+        let differences = differences(predictor, examples);
         let count = measured.len() as f64;
         let mean = measured.iter().sum::<f64>() / count;
         Ok(Self {
@@ -59,20 +76,25 @@ impl Calibration {
             constant_mse: measured.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / count,
             examples: examples.len(),
             pairs: measured.len(),
-            apart: apart(predictor, examples),
+            votes: (differences.len(), differences.iter().filter(|&&d| d > 0.0).count()),
+            evidence: signed_ranks(&differences),
         })
     }
 
-    /// The convention with the smaller error, which is what training makes small. On rows it never saw a predictor is far
-    /// off, while the ranks of a weak one say little under either.
+    /// The convention under which predictions go with what is measured on most responses.
     pub fn answer(&self) -> Convention {
         let [i, before] = self.conventions;
-        if before.mse < i.mse { before } else { i }
+        if self.evidence > 0.0 { before } else { i }
+    }
+
+    /// How often chance would give as clear an answer, one way or the other.
+    pub fn chance(&self) -> f64 {
+        two_sided(self.evidence)
     }
 
     /// Whether chance would seldom give this answer.
     pub fn is_certain(&self) -> bool {
-        self.apart > 2.0
+        self.chance() < CERTAIN
     }
 
     /// Whether the predictor says more than a constant would.
@@ -83,16 +105,27 @@ impl Calibration {
 
 impl fmt::Display for Calibration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Convention { row, mse, rank_correlation } in self.conventions {
-            writeln!(f, "hidden row {row:<4} MSE {mse:.6}, rank correlation {rank_correlation:.4}")?;
+        for Convention { row, mse, rank_correlation, covariance } in self.conventions {
+            // Named in full, because what is displayed takes no width of its own.
+            let row = row.to_string();
+            writeln!(
+                f,
+                "hidden row {row:<4} covariance {covariance:+.2e}, MSE {mse:.6}, rank correlation {rank_correlation:.4}"
+            )?;
         }
         writeln!(
             f,
-            "best constant   MSE {:.6} ({} of {}); the two lie {:.1} standard errors apart",
+            "best constant   MSE {:.6} ({} of {})",
             self.constant_mse,
             counted(self.pairs, "pair"),
-            counted(self.examples, "mask"),
-            self.apart
+            counted(self.examples, "mask")
+        )?;
+        let (all, before) = self.votes;
+        writeln!(
+            f,
+            "the covariance of row i-1 is larger on {before} of {}; chance alone is as clear {}",
+            counted(all, "response"),
+            frequency(self.chance())
         )
     }
 }
@@ -110,20 +143,96 @@ fn compared(predictor: &Predictor, example: &Example, row: HiddenRow) -> Vec<(f3
     pairs.map(|index| (predicted.data()[index], measured[index])).collect()
 }
 
-/// The mean difference of the two conventions' errors over masks, in its standard errors.
-fn apart(predictor: &Predictor, examples: &[Example]) -> f64 {
-    let error = |example: &Example, row: HiddenRow| -> f64 {
-        compared(predictor, example, row).iter().map(|(guess, true_)| f64::from(guess - true_).powi(2)).sum()
-    };
-    let differences: Vec<f64> =
-        examples.iter().map(|e| error(e, HiddenRow::I) - error(e, HiddenRow::IMinusOne)).collect();
-    let count = differences.len() as f64;
-    let mean = differences.iter().sum::<f64>() / count;
-    let spread = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-    if spread > 0.0 { mean.abs() / (spread / count).sqrt() } else { 0.0 }
+/// Covariance of predicted and measured.
+fn covariance(pairs: &[(f32, f32)]) -> f64 {
+    let count = pairs.len().max(1) as f64;
+    let mean = pairs.iter().map(|(_, measured)| f64::from(*measured)).sum::<f64>() / count;
+    let each = pairs.iter().map(|(guess, measured)| f64::from(*guess) * (f64::from(*measured) - mean));
+    each.sum::<f64>() / count
+}
+
+/// By how much the covariance of row `i-1` exceeds that of row `i` on each response, its masks together.
+fn differences(predictor: &Predictor, examples: &[Example]) -> Vec<f64> {
+    let under = |example: &Example, row: HiddenRow| covariance(&compared(predictor, example, row));
+    let mut responses: BTreeMap<&str, f64> = BTreeMap::new();
+    for example in examples {
+        let apart = under(example, HiddenRow::IMinusOne) - under(example, HiddenRow::I);
+        *responses.entry(&example.id).or_default() += apart;
+    }
+    responses.into_values().filter(|d| *d != 0.0).collect()
+}
+
+/// Wilcoxon's signed-rank statistic over its standard deviation where signs are tossed.
+fn signed_ranks(differences: &[f64]) -> f64 {
+    let mut order: Vec<f64> = differences.to_vec();
+    order.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let (mut sum, mut variance, mut first) = (0.0, 0.0, 0);
+    for tied in order.chunk_by(|a, b| a.abs() == b.abs()) {
+        // Tied ones share the mean of their ranks.
+        let rank = first as f64 + (tied.len() + 1) as f64 / 2.0;
+        sum += rank * tied.iter().map(|d| d.signum()).sum::<f64>();
+        variance += rank * rank * tied.len() as f64;
+        first += tied.len();
+    }
+    if variance > 0.0 { sum / variance.sqrt() } else { 0.0 }
+}
+
+/// The share of a normal distribution at least so many standard deviations from its middle: erfc(|z|/√2), by the
+/// rational approximation 7.1.26 of Abramowitz and Stegun, whose error is below 2e-7.
+fn two_sided(z: f64) -> f64 {
+    let x = z.abs() / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let polynomial = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
+    let value = polynomial.iter().fold(0.0, |sum, coefficient| (sum + coefficient) * t);
+    (value * (-x * x).exp()).clamp(0.0, 1.0)
+}
+
+/// How often something happens, in words.
+fn frequency(share: f64) -> String {
+    if share > 0.5 {
+        return "more often than not".into();
+    }
+    let once_in = 1.0 / share.max(1e-6);
+    let digits = 10_f64.powf((once_in.log10() - 1.0).max(0.0).floor());
+    let more = if share < 1e-6 { "over " } else { "" };
+    format!("once in {more}{:.0} times", (once_in / digits).round() * digits)
 }
 
 fn off_diagonal(size: usize, values: &[f32]) -> Vec<f64> {
     let pairs = (0..size * size).filter(|index| index / size != index % size);
     pairs.map(|index| f64::from(values[index])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every assignment of signs to the ranks, as the definition has it.
+    #[test]
+    fn signed_ranks_are_those_of_all_tosses() {
+        let differences = [0.3, -0.1, 0.7, 0.2, -0.5, 0.9, 1.1];
+        let statistic = |signs: usize| -> f64 {
+            let mut order: Vec<f64> = differences.to_vec();
+            order.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+            (0..order.len()).map(|i| (i + 1) as f64 * if signs >> i & 1 == 1 { 1.0 } else { -1.0 }).sum()
+        };
+        let all: Vec<f64> = (0..1 << differences.len()).map(statistic).collect();
+        let spread = (all.iter().map(|s| s * s).sum::<f64>() / all.len() as f64).sqrt();
+        // Ranks 1, 2, 3, 4, 5, 6 and 7 of 0.1, 0.2, 0.3, 0.5, 0.7, 0.9 and 1.1.
+        let ours = -1.0 + 2.0 + 3.0 - 4.0 + 5.0 + 6.0 + 7.0;
+        assert!((signed_ranks(&differences) - ours / spread).abs() < 1e-12);
+        assert_eq!(signed_ranks(&[1.0, -1.0]), 0.0);
+        assert_eq!(signed_ranks(&[]), 0.0);
+    }
+
+    #[test]
+    fn chances_are_the_table_s() {
+        for (z, share) in [(0.0, 1.0), (1.0, 0.317_310_5), (-1.959_964, 0.05), (3.290_527, 0.001)] {
+            assert!((two_sided(z) - share).abs() < 1e-6, "{z}: {}", two_sided(z));
+        }
+        assert_eq!(frequency(0.8), "more often than not");
+        assert_eq!(frequency(0.05), "once in 20 times");
+        assert_eq!(frequency(0.001_03), "once in 970 times");
+        assert_eq!(frequency(0.0), "once in over 1000000 times");
+    }
 }

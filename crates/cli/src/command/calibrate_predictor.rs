@@ -15,10 +15,13 @@ pub struct Args {
     model: ModelArgs,
     #[command(flatten)]
     measured: MeasuredArgs,
-    /// Responses to measure, two masks each
-    #[arg(long, default_value_t = 24, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Most responses to measure, two masks each; 16 first, then more until the answer is certain
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
+
+/// Responses that are measured before the first look.
+const FIRST: usize = 16;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
@@ -26,7 +29,10 @@ pub fn run(args: &Args) -> Result<()> {
     let (Some(predictor), Some(understanding)) = (model.predictor(), model.understanding()) else {
         usage!("there is no predictor to calibrate; name one with --predictor FILE|DIR|NAME");
     };
-    let examples = args.measured.examples(&model, args.limit, 0.0)?;
+    let examples = args.measured.until(&model, FIRST, args.limit as usize, 0.0, |examples| {
+        // Too few pairs to compare are no reason to stop before the last response.
+        Ok(Calibration::of(predictor, examples).is_ok_and(|calibration| calibration.is_certain()))
+    })?;
     let calibration = Calibration::of(predictor, &examples)?;
     let answer = calibration.answer();
     print!("{calibration}");
@@ -37,13 +43,15 @@ pub fn run(args: &Args) -> Result<()> {
         );
     }
     if !calibration.is_certain() {
-        eprintln!("warning: the two errors are too close to be sure; measure more responses with --limit");
+        eprintln!(
+            "warning: this is not certain; measure more responses (--limit), of the kind it was trained on (--data)"
+        );
     }
     // A file that says it needs nothing beside it.
     let said = understanding.metadata.hidden_row;
     if understanding.says_hidden_row() {
         println!("the file says hidden row {said}, measured is {}", answer.row);
-        if said != answer.row {
+        if said != answer.row && calibration.is_certain() {
             bail!(
                 "the file of the predictor says hidden row {said}, but hidden row {} fits better",
                 answer.row
@@ -52,10 +60,11 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     let measured = format!(
-        "demask calibrate-predictor: MSE {:.6} with row i and {:.6} with row i-1, {}",
-        calibration.conventions[0].mse,
-        calibration.conventions[1].mse,
-        counted(calibration.pairs, "pair")
+        "demask calibrate-predictor: covariance {:+.2e} with row i and {:+.2e} with row i-1, {}; by chance with probability {:.1e}",
+        calibration.conventions[0].covariance,
+        calibration.conventions[1].covariance,
+        counted(calibration.pairs, "pair"),
+        calibration.chance()
     );
     let path = Calibrated { hidden_row: answer.row, measured }.write(&understanding.path)?;
     println!("hidden row {}, written to {}", answer.row, path.display());

@@ -6,11 +6,10 @@
 //! run. The canvases of several examples may share forward passes. The logits with everything masked
 //! are kept, `|M|×V` of each example; those of the reveals are bounded by the token budget of a batch.
 
-use std::sync::OnceLock;
+mod on_device;
 
-use candle_core::Tensor;
 use demask_kernels::{softmax_stats, total_variation};
-use demask_model::{HiddenRow, OnDevice, Rows};
+use demask_model::{HiddenRow, Rows};
 use rayon::prelude::*;
 
 use crate::dependency::{Dependency, DependencySource};
@@ -18,6 +17,8 @@ use crate::error::{Error, Result};
 use crate::probe::{Probe, Question};
 use crate::rng::{Purpose, Rng};
 use crate::strategy::Step;
+
+use on_device::Base;
 
 /// Tokens revealed together: `(index into M, token)`.
 pub type Set = Vec<(usize, u32)>;
@@ -139,13 +140,6 @@ pub struct Masked<'a> {
     pub rows: Option<&'a [usize]>,
 }
 
-/// `|M|×V` logits, where they are compared with others.
-enum Base {
-    Host(Vec<f32>),
-    /// On the device that made them; on the host only if somebody looks at them.
-    Resident(Tensor, OnceLock<Vec<f32>>),
-}
-
 impl<'a> Reveals<'a> {
     /// Runs the canvas as it is and keeps the distributions at `masked`.
     pub fn measure(probe: &dyn Probe, tokens: &'a [u32], masked: &'a [usize]) -> Result<Self> {
@@ -188,35 +182,6 @@ impl<'a> Reveals<'a> {
         .collect()
     }
 
-    /// The same where the logits stay on the device.
-    fn measure_resident(
-        probe: &dyn Probe,
-        device: &dyn OnDevice,
-        canvases: &[Masked<'a>],
-        questions: &[Question<'_>],
-    ) -> Result<Vec<Self>> {
-        let mut kept = Vec::with_capacity(canvases.len());
-        let hidden = probe.ask_resident(questions, &mut |_, rows| {
-            let mut parts = Vec::new();
-            device.each_logits(rows, &mut |_, logits| {
-                parts.push(logits);
-                Ok(())
-            })?;
-            let logits = Tensor::cat(&parts, 0).map_err(demask_model::Error::from)?;
-            kept.push((device.log_sums(&logits)?, logits));
-            Ok(())
-        })?;
-        let each = canvases.iter().zip(kept).zip(hidden);
-        each.map(|((c, (lse, logits)), hidden)| {
-            if let Some(bad) = lse.iter().position(|l| !l.is_finite()) {
-                return Err(Error::NotFinite { position: c.masked[bad], step: 0 });
-            }
-            let logits = Base::Resident(logits, OnceLock::new());
-            Ok(Self { tokens: c.tokens, masked: c.masked, logits, lse, hidden, vocab: probe.vocab() })
-        })
-        .collect()
-    }
-
     /// The rows of the residual stream that were to be kept.
     pub fn hidden(&self) -> Option<&Rows> {
         self.hidden.as_ref()
@@ -226,11 +191,7 @@ impl<'a> Reveals<'a> {
     pub fn row(&self, index: usize) -> &[f32] {
         let all = match &self.logits {
             Base::Host(logits) => logits,
-            Base::Resident(logits, host) => host.get_or_init(|| {
-                // Only enumeration and tests look; a tensor that cannot be read shows as rows that are no distribution.
-                let flat = logits.flatten_all().and_then(|flat| flat.to_vec1());
-                flat.unwrap_or_else(|_| vec![f32::NAN; self.masked.len() * self.vocab])
-            }),
+            Base::Resident(logits, host) => host.get_or_init(|| on_device::looked_at(logits)),
         };
         &all[index * self.vocab..(index + 1) * self.vocab]
     }
@@ -432,32 +393,6 @@ impl<'a> Reveals<'a> {
                 }
                 measured(index, canvas, i, values);
             }
-        })?;
-        bad.map_or(Ok(()), |position| Err(Error::NotFinite { position, step: 0 }))
-    }
-
-    /// The same where logits stay on the device: one number per masked position crosses over.
-    fn compare_resident(
-        probe: &dyn Probe,
-        device: &dyn OnDevice,
-        bases: &[(&Self, &[Vec<u32>])],
-        questions: &[Question<'_>],
-        measured: &mut dyn FnMut(usize, usize, usize, f32),
-    ) -> Result<()> {
-        let ends = ends(bases.iter().map(|(_, canvases)| canvases.len()));
-        let mut bad = None;
-        probe.ask_resident(questions, &mut |number, rows| {
-            let index = ends.partition_point(|&end| end <= number);
-            let (base, canvas) = (bases[index].0, number - if index == 0 { 0 } else { ends[index - 1] });
-            let Base::Resident(logits, _) = &base.logits else { return Ok(()) };
-            let against: Vec<u32> = (0..base.masked.len() as u32).collect();
-            for (i, tv) in device.total_variation(logits, &against, rows)?.into_iter().enumerate() {
-                if !tv.is_finite() {
-                    bad.get_or_insert(base.masked[i]);
-                }
-                measured(index, canvas, i, tv);
-            }
-            Ok(())
         })?;
         bad.map_or(Ok(()), |position| Err(Error::NotFinite { position, step: 0 }))
     }

@@ -118,7 +118,7 @@ impl Config {
         }
     }
 
-    pub(super) fn optimizer(&self) -> AdamW {
+    pub(crate) fn optimizer(&self) -> AdamW {
         // Above any gradient of a mean squared error of numbers between 0 and 1.
         let clip = if self.clip > 0.0 { self.clip } else { 1e30 };
         AdamW {

@@ -118,7 +118,11 @@ impl<'a> Examples<'a> {
 }
 
 /// Hidden rows of the masked positions with everything of M masked.
-fn hidden(backbone: &dyn Backbone, examples: &[&Example], row: HiddenRow) -> Result<Vec<Vec<f32>>> {
+pub(crate) fn hidden(
+    backbone: &dyn Backbone,
+    examples: &[&Example],
+    row: HiddenRow,
+) -> Result<Vec<Vec<f32>>> {
     let mask = backbone.spec().ids.mask;
     let canvas = |example: &&Example| {
         let mut tokens = example.tokens.clone();

@@ -16,6 +16,7 @@ mod state;
 pub use config::Config;
 pub use curve::{Curve, Point};
 pub use examples::Examples;
+pub(crate) use examples::hidden;
 pub(crate) use report::rank_correlation;
 pub use report::{Bin, Report};
 pub use run::{Fit, FitProgress, Fitted, Watcher, best};

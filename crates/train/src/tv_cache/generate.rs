@@ -221,10 +221,15 @@ impl Generator<'_> {
 
     /// Measures all responses and keeps the examples in memory: for a few of them, where nothing is to be written.
     pub fn examples(&self) -> Result<Vec<Example>> {
+        let header = TvCacheHeader::new(self.backbone, self.source, self.settings);
+        self.examples_of(0..header.responses)
+    }
+
+    /// The same of some of the source's responses.
+    pub fn examples_of(&self, range: std::ops::Range<usize>) -> Result<Vec<Example>> {
         self.settings.check()?;
         self.check_decoder()?;
-        let header = TvCacheHeader::new(self.backbone, self.source, self.settings);
-        let (responses, _) = self.read(0..header.responses)?;
+        let (responses, _) = self.read(range)?;
         let tasks = self.tasks(&responses)?;
         let measure =
             Measure { backbone: self.backbone, settings: self.settings, token_budget: self.token_budget };
