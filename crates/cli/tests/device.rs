@@ -1,4 +1,5 @@
-//! The reference device and replicas, as a user runs them.
+//! The reference device and replicas, as a user runs them; on one thread, because candle's products of a few rows wake
+//! threads that have less to do than waking takes.
 
 mod support;
 
@@ -31,6 +32,8 @@ fn the_reference_device_answers_as_the_cpu() {
             &predictor,
             "-n",
             "32",
+            "--threads",
+            "1",
             "--device",
             device,
             PROMPT,
@@ -64,6 +67,8 @@ fn two_replicas_write_what_one_writes() {
             "entropy:k=4",
             "-s",
             "demask:tau=0.5,gamma=0.3",
+            "--threads",
+            "1",
             "--device",
             device,
             "--out",
@@ -84,6 +89,8 @@ fn two_replicas_write_what_one_writes() {
             "--limit",
             "3",
             "--masks-per-response",
+            "1",
+            "--threads",
             "1",
             "--device",
             device,

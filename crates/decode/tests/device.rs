@@ -418,13 +418,13 @@ fn replicas_share_a_batch_without_a_trace() {
     let two = Replicas::new(vec![on_device(&folder, None), on_device(&folder, None)]).unwrap();
     let (expected, context) = (support::expected(), context("predictor_row_i.safetensors"));
     let prompts: Vec<Vec<u32>> =
-        expected["prompts"].as_array().unwrap().iter().take(5).map(support::ids).collect();
+        expected["prompts"].as_array().unwrap().iter().take(3).map(support::ids).collect();
     for (strategy, cache) in [("demask", "none"), ("demask", "dual"), ("demask:dependency=oracle", "none")] {
         let decoded = |backbone: &dyn Backbone| {
             let job = |prompt: &Vec<u32>| {
-                let canvas = Canvas::generate(prompt, 16, &one.spec().ids).unwrap();
+                let canvas = Canvas::generate(prompt, 8, &one.spec().ids).unwrap();
                 let options =
-                    Options { block_length: Some(8), cache: cache.parse().unwrap(), ..Options::default() };
+                    Options { block_length: Some(4), cache: cache.parse().unwrap(), ..Options::default() };
                 Job::new(canvas, &strategy.parse().unwrap(), &context, options, Box::new(())).unwrap()
             };
             let mut jobs: Vec<Job> = prompts.iter().map(job).collect();
