@@ -259,9 +259,14 @@ fn a_trace_is_replayed_and_becomes_one_page() {
     let page = fs::read_to_string(&html).unwrap();
     let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
-    let steps = data["steps"].as_array().unwrap();
+    let steps = data["runs"][0]["steps"].as_array().unwrap();
     assert!(steps[0]["dependency"]["values"].is_array() && steps[0]["budget"]["limit"].is_number());
-    assert!(!page.contains("http://") && !page.contains("https://"), "the page needs nothing else");
+    let outside = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!outside.contains("http://") && !outside.contains("https://"), "the page needs nothing else");
+    // A second trace races the first on the same stage.
+    let run = demask(&["trace", "view", &trace, &trace, "--model", &model, "--html", &html]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(fs::read_to_string(&html).unwrap().matches("\"demask_trace\"").count() == 2);
     let broken = folder.write("broken.jsonl", b"{\"demask_trace\": 1}\n");
     let run = demask(&["trace", "view", &broken, "--model", &model]);
     assert!(run.code == 1 && run.err.contains("not a trace"), "{}", run.err);
