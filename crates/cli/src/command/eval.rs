@@ -82,7 +82,7 @@ fn evaluate(args: &Run, folder: &Path) -> Result<()> {
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !strategies.contains(b)) {
         strategies.insert(0, baseline.clone());
     }
-    let model = args.eval.model.open()?;
+    let model = args.eval.open()?;
     if strategies.is_empty() {
         announce(&model, &Decoding::default());
         strategies.push(model.strategy(&Decoding::default()));

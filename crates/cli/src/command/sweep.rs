@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use demask::decode::StrategySpec;
 use demask::decode::registry::{Cost, Registry};
 use demask::eval::error::Error;
-use demask::eval::run::grid::{Grid, LAB, PAPER};
+use demask::eval::run::grid::{FAIR, Grid, LAB, PAPER};
 use demask::eval::run::sweep::{self, Problems, Report};
 use demask::{Shard, counted};
 
@@ -17,7 +17,8 @@ use crate::evaluation::{Bar, EvalArgs, Evaluation, SplitArg};
 /// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The grid: paper (60 of DEMASK, 45 of KLASS), lab, or a TOML file; may be given several times
+    /// The grid: paper (60 of DEMASK, 45 of KLASS), lab, fair (every decoder over all its parameters), or a TOML file; may be
+    /// given several times
     #[arg(long, default_value = "paper", value_name = "NAME|FILE")]
     grid: Vec<String>,
     /// Only the strategies of these names
@@ -38,9 +39,21 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let grid = grid(args)?;
+    let mut grid = grid(args)?;
     args.eval.check()?;
-    let model = args.eval.model.open()?;
+    let model = args.eval.open()?;
+    // A grid of this program's own is for every model; one of the user's is meant as it is.
+    if args.grid.iter().all(|name| built_in(name).is_some()) {
+        let can = |c: &StrategySpec| model.can_run(c);
+        let left = grid.configurations.iter().filter(|c| !can(c)).count();
+        grid.configurations.retain(can);
+        if left > 0 {
+            eprintln!(
+                "{} left out, for want of a predictor, a head, an assistant or a trained part",
+                counted(left, "configuration")
+            );
+        }
+    }
     for configuration in &grid.configurations {
         configuration.build(model.context())?;
     }
@@ -67,7 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
         report.summary.tasks.join(", "),
         counted(problems.limit, "problem")
     );
-    report.write(&args.out, "figure1", &title)?;
+    report.write(&args.out, "figure1", &title, args.split.name())?;
     let mut out = std::io::stdout().lock();
     write!(out, "{}", report.table().plain())?;
     writeln!(out, "{}", sweep::RULE)?;
@@ -75,14 +88,22 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+fn built_in(name: &str) -> Option<&'static str> {
+    match name {
+        "paper" => Some(PAPER),
+        "lab" => Some(LAB),
+        "fair" => Some(FAIR),
+        _ => None,
+    }
+}
+
 fn grid(args: &Args) -> Result<Grid> {
     let mut whole: Option<Grid> = None;
     for name in &args.grid {
-        let text = match name.as_str() {
-            "paper" => PAPER.to_owned(),
-            "lab" => LAB.to_owned(),
-            path => std::fs::read_to_string(path).with_context(|| {
-                format!("cannot read the grid {path} (the built-in ones are paper and lab)")
+        let text = match built_in(name) {
+            Some(text) => text.to_owned(),
+            None => std::fs::read_to_string(name).with_context(|| {
+                format!("cannot read the grid {name} (the built-in ones are paper, lab and fair)")
             })?,
         };
         let grid = Grid::parse(name, &text)?;

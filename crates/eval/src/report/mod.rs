@@ -1,6 +1,7 @@
 //! What is made of records: summaries, tables, frontiers and pictures. Nothing here decodes.
 
 pub mod frontier;
+pub mod paired;
 pub mod paper;
 pub mod summary;
 pub mod table;

@@ -286,6 +286,19 @@ impl Summary {
         (!table.rows.is_empty()).then_some(table)
     }
 
+    /// Mean accuracy of each strategy on the suites in fresh wording; nothing where none was asked.
+    pub fn fresh_means(&self) -> Option<Vec<(StrategySpec, Share)>> {
+        let mean = |strategy: &StrategySpec| {
+            let own = self.cells.iter().filter(|cell| cell.strategy == *strategy);
+            let fresh =
+                own.filter(|cell| has_twin(cell.task.as_deref(), &self.tasks)).map(|cell| cell.accuracy);
+            let fresh: Vec<Share> = fresh.collect();
+            (!fresh.is_empty()).then(|| (strategy.clone(), Share::mean(&fresh)))
+        };
+        let means: Vec<_> = self.strategies.iter().filter_map(mean).collect();
+        (!means.is_empty()).then_some(means)
+    }
+
     /// Every cell with every number.
     pub fn long_table(&self) -> Table {
         let mut table = Table::new(
@@ -377,7 +390,7 @@ impl Summary {
 }
 
 /// Whether a suite is the fresh wording of another one of these.
-fn has_twin(task: Option<&str>, tasks: &[String]) -> bool {
+pub(super) fn has_twin(task: Option<&str>, tasks: &[String]) -> bool {
     tasks.iter().any(|other| Generated::fresh_name(other).as_deref() == task)
 }
 
