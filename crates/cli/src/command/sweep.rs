@@ -44,9 +44,9 @@ pub fn run(args: &Args) -> Result<()> {
     let model = args.eval.open()?;
     // A grid of this program's own is for every model; one of the user's is meant as it is.
     if args.grid.iter().all(|name| built_in(name).is_some()) {
-        let can = |c: &StrategySpec| model.can_run(c);
-        let left = grid.configurations.iter().filter(|c| !can(c)).count();
-        grid.configurations.retain(can);
+        let all = grid.configurations.len();
+        grid.configurations.retain(|configuration| model.can_run(configuration));
+        let left = all - grid.configurations.len();
         if left > 0 {
             eprintln!(
                 "{} left out, for want of a predictor, a head, an assistant or a trained part",

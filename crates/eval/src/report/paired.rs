@@ -11,7 +11,7 @@ use demask_decode::StrategySpec;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::report::summary::{Summary, has_twin};
+use crate::report::summary::{Share, Summary, has_twin};
 use crate::report::table::{Table, Text};
 use crate::run::Sample;
 use crate::run::pick::Picked;
@@ -75,7 +75,7 @@ impl Paired {
         let mut tasks: Vec<String> = samples.iter().map(|s| s.task.clone()).collect();
         tasks.sort_unstable();
         tasks.dedup();
-        let counted = |s: &&Sample| !has_twin(Some(&s.task), &tasks);
+        let counted = |s: &&Sample| !has_twin(Some(s.task.as_str()), &tasks);
         let of = |wanted: &StrategySpec| -> HashMap<(&str, usize, &str), &Sample> {
             let own = samples.iter().filter(|s| s.strategy == *wanted).filter(counted);
             own.map(|s| ((s.task.as_str(), s.index, s.id.as_str()), s)).collect()
@@ -140,7 +140,7 @@ pub fn sign_test(won: usize, lost: usize) -> f64 {
 /// The table of a comparison: what picked each row, its numbers, and the paired difference to the reference.
 pub fn table(samples: &[Sample], picked: &Picked, reference: &StrategySpec) -> Result<Table> {
     let summary = Summary::new(samples, Some(reference))?;
-    let fresh = summary.fresh_means();
+    let fresh = fresh_means(&summary);
     let n = summary.cells.iter().map(|cell| cell.n).max().unwrap_or(0);
     let caption = format!(
         "Accuracy in % ± standard error, up to {n} problems a task. Picked by: {}. Difference: accuracy less that of {reference} on the \
@@ -181,6 +181,18 @@ pub fn table(samples: &[Sample], picked: &Picked, reference: &StrategySpec) -> R
         table.rows.push(row);
     }
     Ok(table)
+}
+
+/// Mean accuracy of each strategy on the suites in fresh wording; nothing where none was asked.
+fn fresh_means(summary: &Summary) -> Option<Vec<(StrategySpec, Share)>> {
+    let mean = |strategy: &StrategySpec| {
+        let own = summary.cells.iter().filter(|cell| cell.strategy == *strategy);
+        let fresh = own.filter(|cell| has_twin(cell.task.as_deref(), &summary.tasks));
+        let fresh: Vec<Share> = fresh.map(|cell| cell.accuracy).collect();
+        (!fresh.is_empty()).then(|| (strategy.clone(), Share::mean(&fresh)))
+    };
+    let means: Vec<_> = summary.strategies.iter().filter_map(mean).collect();
+    (!means.is_empty()).then_some(means)
 }
 
 fn probability(p: f64) -> String {

@@ -32,7 +32,7 @@ impl Share {
         Self { value, error: (value * (1.0 - value) / (n.max(2) - 1) as f64).sqrt() }
     }
 
-    fn mean(shares: &[Self]) -> Self {
+    pub(super) fn mean(shares: &[Self]) -> Self {
         let n = shares.len().max(1) as f64;
         let squares: f64 = shares.iter().map(|s| s.error * s.error).sum();
         Self { value: shares.iter().map(|s| s.value).sum::<f64>() / n, error: squares.sqrt() / n }
@@ -284,19 +284,6 @@ impl Summary {
             table.rows.push(row.map(Into::into).collect());
         }
         (!table.rows.is_empty()).then_some(table)
-    }
-
-    /// Mean accuracy of each strategy on the suites in fresh wording; nothing where none was asked.
-    pub fn fresh_means(&self) -> Option<Vec<(StrategySpec, Share)>> {
-        let mean = |strategy: &StrategySpec| {
-            let own = self.cells.iter().filter(|cell| cell.strategy == *strategy);
-            let fresh =
-                own.filter(|cell| has_twin(cell.task.as_deref(), &self.tasks)).map(|cell| cell.accuracy);
-            let fresh: Vec<Share> = fresh.collect();
-            (!fresh.is_empty()).then(|| (strategy.clone(), Share::mean(&fresh)))
-        };
-        let means: Vec<_> = self.strategies.iter().filter_map(mean).collect();
-        (!means.is_empty()).then_some(means)
     }
 
     /// Every cell with every number.
