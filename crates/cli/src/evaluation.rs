@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use demask::decode::StrategySpec;
+use demask::decode::dependency::Predictor;
 use demask::eval::run::suite::{Generated, Questions, Reader, Suite};
 use demask::eval::run::{self, Plan, Records, RunHeader, RunProgress, names};
 use demask::eval::sandbox::Sandbox;
@@ -33,6 +34,10 @@ pub struct EvalArgs {
     /// mbpp, countdown, sudoku, or lm_eval's name of one
     #[arg(long, short = 't', value_delimiter = ',', default_value = "all", value_name = "TASK")]
     pub tasks: Vec<String>,
+    /// Another predictor for rows of demask:dependency=NAME, such as the paper's beside the model's own; may be given several
+    /// times
+    #[arg(long, value_name = "NAME=FILE", value_parser = named_file)]
+    pub dependency: Vec<(String, PathBuf)>,
     /// Problems of each task, the first ones [default: 200 of a generated task (lab: 100), all of a benchmark (lab: 100)]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
@@ -52,7 +57,27 @@ pub struct EvalArgs {
     pub code: CodeArgs,
 }
 
+/// `NAME=FILE`.
+fn named_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_owned(), file.into())),
+        _ => Err(format!("{text:?} is not NAME=FILE")),
+    }
+}
+
 impl EvalArgs {
+    /// The model that the flags name, with the predictors that rows may name.
+    pub fn open(&self, host: &Host<'_>) -> Result<Model> {
+        let model = host.open(&self.model)?;
+        let mut registry = model.context().registry.clone();
+        for (name, file) in &self.dependency {
+            let (predictor, _) = Predictor::load(file)?;
+            predictor.check_fit(model.backbone())?;
+            registry = registry.with_dependency(name, Arc::new(predictor))?;
+        }
+        Ok(model.with_registry(registry))
+    }
+
     /// Refuses tasks that are unknown, that have no data, or whose programs may not be run, before anything is loaded.
     pub fn check(&self) -> Result<()> {
         let names = self.names()?;
@@ -82,7 +107,8 @@ pub enum SplitArg {
 }
 
 impl SplitArg {
-    fn name(self) -> &'static str {
+    /// How records name it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Test => "test",
             Self::Validation => "validation",

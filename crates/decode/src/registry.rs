@@ -147,6 +147,15 @@ impl Registry {
         spelling::find::<Strategies>(&self.entries, name)
     }
 
+    /// The sources of dependency that were added, as `NAME=IDENTITY` where they have one: for records.
+    pub fn dependencies(&self) -> Vec<String> {
+        let said = |(name, source): &(String, Arc<dyn DependencySource>)| match source.identity() {
+            Some(identity) => format!("{name}={identity}"),
+            None => name.clone(),
+        };
+        self.sources.iter().map(said).collect()
+    }
+
     /// A source of dependency that was added.
     pub fn dependency(&self, name: &str) -> Option<&Arc<dyn DependencySource>> {
         self.sources.iter().find(|(n, _)| n == name).map(|(_, source)| source)

@@ -5,11 +5,11 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use demask_decode::dependency::{Parts, Predictor};
+use demask_decode::dependency::{Measure, Parts, Predictor};
 use demask_engine::Shard;
-use demask_model::HiddenRow;
 use demask_model::checkpoint::Dtype;
-use demask_train::fit::{Config, Fit, FitProgress, Fitted, Watcher, best};
+use demask_model::{HiddenRow, Rows};
+use demask_train::fit::{Config, Examples, Fit, FitProgress, Fitted, Split, Watcher, best};
 use demask_train::tv_cache::{Cache, HiddenRows, Stored, TvCacheSettings};
 use support::{assert_same, generate, responses, settings};
 
@@ -86,6 +86,49 @@ fn it_learns_and_a_stopped_run_ends_in_the_same_bytes() {
     let other = Config { rate: 2e-3, ..config.clone() };
     let error = fit(&cache, &other, HiddenRow::IMinusOne, a.path()).run(&mut ()).unwrap_err().to_string();
     assert!(error.contains("another"), "{error}");
+}
+
+/// Hears of every validation.
+#[derive(Default)]
+struct Validations(Vec<(f64, bool)>);
+
+impl Watcher for Validations {
+    fn on_validation(&mut self, _: u64, mse: f64, best: bool) {
+        self.0.push((mse, best));
+    }
+}
+
+/// A rate that overshoots: later weights are worse than earlier ones, and the earlier ones are kept.
+#[test]
+fn the_weights_with_the_lowest_validation_error_are_kept_not_the_last() {
+    let data = tempfile::tempdir().unwrap();
+    let cache = cache(data.path(), HiddenRows::I);
+    let config = Config { epochs: 8, rate: 3e-2, validations_per_epoch: 3, warmup: 0.3, ..config() };
+    let folder = tempfile::tempdir().unwrap();
+    let mut heard = Validations::default();
+    let fitted = fit(&cache, &config, HiddenRow::I, folder.path()).run(&mut heard).unwrap().unwrap();
+    let lowest = heard.0.iter().map(|v| v.0).fold(f64::INFINITY, f64::min);
+    let last = heard.0.last().unwrap().0;
+    assert!(lowest < 0.999 * last, "the last weights are the best here, so nothing is shown: {:?}", heard.0);
+    assert_eq!(fitted.report.validation_mse, lowest);
+    // The weights themselves, asked again on the held-out examples.
+    let split = Split::of(&cache, &config).unwrap();
+    let held = Examples::new(&cache, HiddenRow::I, None, 3, Measure::TotalVariation).unwrap();
+    let held = held.read(&split.validation).unwrap();
+    let predictor = Predictor::new(fitted.parts).unwrap();
+    let (mut sum, mut pairs) = (0.0, 0);
+    for example in &held {
+        let (size, hidden) = (example.positions.len(), example.hidden_i.as_ref().unwrap().to_f32());
+        let predicted = predictor.predict(&Rows { width: hidden.len() / size, data: hidden });
+        for (at, measured) in
+            example.dependency.to_f32().iter().enumerate().filter(|(at, _)| at / size != at % size)
+        {
+            sum += f64::from(predicted.data()[at] - measured).powi(2);
+            pairs += 1;
+        }
+    }
+    let again = sum / f64::from(pairs);
+    assert!((again - lowest).abs() < 1e-4 * lowest, "{again} and {lowest}, the last was {last}");
 }
 
 #[test]

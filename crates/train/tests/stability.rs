@@ -157,7 +157,9 @@ fn states_are_those_a_decoder_visits_with_the_step_before() {
     let (mut kept, mut first) = (0, 0);
     for own in examples.chunk_by(|a, b| a.id == b.id) {
         let ids = &backbone.spec().ids;
-        let start = Canvas::generate(&own[0].tokens[..own[0].prompt], 24, ids).unwrap();
+        let start =
+            Canvas::generate(&own[0].tokens[..own[0].prompt], own[0].tokens.len() - own[0].prompt, ids)
+                .unwrap();
         let mut options = Options::default();
         options.suppression.ids = vec![ids.mask];
         let spec = visits.strategy.parse().unwrap();

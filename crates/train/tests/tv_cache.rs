@@ -77,6 +77,50 @@ fn check_numbers(backbone: &dyn Backbone, example: &demask_train::tv_cache::Exam
     }
 }
 
+/// What is revealed is drawn from the model at temperature 1, not its most probable token: as often as the model says.
+#[test]
+fn revealed_tokens_are_draws_of_the_models_distribution() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = TvCacheSettings { masks_per_response: 6, repeat_share: 1.0, ..settings() };
+    generate(&responses(40), &settings, folder.path(), 8000, Shard::WHOLE);
+    let cache = Cache::open(folder.path()).unwrap();
+    let backbone = support::backbone();
+    let mask = backbone.spec().ids.mask;
+    let (mut expected, mut variance, mut most, mut all, mut differ) = (0.0, 0.0, 0.0, 0, 0);
+    let mut last: Option<demask_train::tv_cache::Example> = None;
+    for file in 0..cache.manifest().files.len() {
+        for example in cache.read(file, Columns { tokens: true, ..Columns::default() }).unwrap() {
+            if let Some(first) =
+                last.take().filter(|first| first.id == example.id && first.mask == example.mask)
+            {
+                differ += first.revealed.iter().zip(&example.revealed).filter(|(a, b)| a != b).count();
+            }
+            let mut canvas = example.tokens.clone();
+            example.positions.iter().for_each(|&p| canvas[p] = mask);
+            let probe = BackboneProbe::new(&backbone, 1);
+            let base = Reveals::measure(&probe, &canvas, &example.positions).unwrap();
+            for (i, &revealed) in example.revealed.iter().enumerate() {
+                let argmax = (0..base.row(i).len() as u32)
+                    .filter(|&token| token != mask)
+                    .max_by(|&a, &b| base.row(i)[a as usize].total_cmp(&base.row(i)[b as usize]))
+                    .unwrap();
+                let p = f64::from(base.probability(i, argmax) / (1.0 - base.probability(i, mask)));
+                expected += p;
+                variance += p * (1.0 - p);
+                most += f64::from(u8::from(revealed == argmax));
+                all += 1;
+            }
+            last = Some(example);
+        }
+    }
+    let off = (most - expected) / f64::sqrt(variance);
+    assert!(
+        off.abs() < 4.5,
+        "the most probable token {most} times of {all}, {expected:.0} expected ({off:.1} deviations)"
+    );
+    assert!(variance > 100.0 && differ > 100, "two draws of a mask differ: {differ}, variance {variance}");
+}
+
 #[test]
 fn the_token_budget_and_the_threads_change_nothing() {
     let (a, b, c) =

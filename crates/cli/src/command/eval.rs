@@ -82,7 +82,7 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
 
 fn evaluate(args: &Run, folder: &Path, host: &mut Host<'_>) -> Result<()> {
     args.eval.check()?;
-    let model = host.open(&args.eval.model)?;
+    let model = args.eval.open(host)?;
     let mut strategies: Vec<_> =
         host.strategies(&args.strategy).into_iter().map(|strategy| model.meant(strategy)).collect();
     let baseline = args.baseline.clone().map(|baseline| model.meant(baseline));

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use demask::decode::StrategySpec;
 use demask::eval::report::frontier::points;
+use demask::eval::report::paired;
 use demask::eval::report::summary::Summary;
 use demask::eval::report::tradeoff::Tradeoff;
 use demask::eval::run::grid::{Grid, LAB};
+use demask::eval::run::pick::Picked;
 use demask::eval::run::sweep;
 use demask::plot;
 use demask::{Model, Shard, counted};
@@ -30,9 +32,16 @@ pub struct Args {
     /// Only these strategies; may be given several times [default: all, each at its defaults]
     #[arg(long, short = 's', value_name = "STRATEGY")]
     strategy: Vec<StrategySpec>,
-    /// Besides all strategies at their defaults, these
+    /// Besides all strategies at their defaults, or what was chosen, these; a table marks rows that no rule picked
     #[arg(long, value_name = "STRATEGY")]
     with: Vec<StrategySpec>,
+    /// What a sweep on validation problems chose (its folder): these run once, and the table says what picked each row,
+    /// with paired differences, intervals and exact p-values
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["grid", "strategy"])]
+    chosen: Option<PathBuf>,
+    /// What differences are taken to, with --chosen [default: entropy, one token]
+    #[arg(long, value_name = "STRATEGY", requires = "chosen")]
+    reference: Option<StrategySpec>,
     /// Which held-out problems
     #[arg(long, value_enum, default_value_t = SplitArg::Test)]
     split: SplitArg,
@@ -50,9 +59,15 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     args.eval.check()?;
-    let model = host.open(&args.eval.model)?;
-    let strategies = strategies(args, &model, host)?;
+    let model = args.eval.open(host)?;
     let shard = args.shard.unwrap_or_default();
+    if let Some(folder) = &args.chosen {
+        if shard != Shard::WHOLE {
+            usage!("--chosen compares all problems and cannot be done in parts; leave out --shard");
+        }
+        return chosen(args, &model, &Picked::read(folder)?, host);
+    }
+    let strategies = strategies(args, &model, host)?;
     let limit = args.eval.limit.unwrap_or(PROBLEMS);
     let eval = EvalArgs { limit: Some(limit), ..args.eval.clone() };
     let evaluation = Evaluation::new(&eval, &model, args.split, shard)?;
@@ -81,7 +96,7 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     let mut out = String::new();
     write!(out, "{}", report.summary.table().plain())?;
     if args.grid {
-        report.write(&args.out, "picture", &title)?;
+        report.write(&args.out, "picture", &title, args.split.name())?;
         write!(out, "\n{}\n{}", sweep::RULE, report.table().plain())?;
     } else {
         report.summary.write(&args.out)?;
@@ -89,6 +104,42 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
         plot::write(&args.out.join("picture"), &figure)?;
     }
     writeln!(out, "table.md, summary.csv, picture.svg and the records are in {}", args.out.display())?;
+    host.say(&out)
+}
+
+/// Runs what was chosen on other problems, once, and says who picked what.
+fn chosen(args: &Args, model: &Model, picked: &Picked, host: &mut Host<'_>) -> Result<()> {
+    if picked.split == args.split.name() {
+        host.note(&format!(
+            "warning: this was chosen on {} problems too, so the table is no fair report of them",
+            picked.split
+        ));
+    }
+    let reference = args.reference.clone().map_or_else(|| "entropy".parse(), Ok)?;
+    let mut strategies = vec![reference.clone()];
+    for strategy in picked.picks.iter().map(|pick| &pick.strategy).chain(&args.with) {
+        strategy.build(model.context())?;
+        if !strategies.contains(strategy) {
+            strategies.push(strategy.clone());
+        }
+    }
+    picked.judge(&args.out)?;
+    let limit = args.eval.limit.unwrap_or(PROBLEMS);
+    let eval = EvalArgs { limit: Some(limit), ..args.eval.clone() };
+    let evaluation = Evaluation::new(&eval, model, args.split, Shard::default())?;
+    let mut records = evaluation.records(&args.out)?;
+    if evaluation.run(&strategies, &mut records, host)?.is_break() {
+        return Ok(());
+    }
+    host.result = json!({ "records": records.samples().len() });
+    let samples: Vec<_> =
+        records.samples().iter().filter(|s| strategies.contains(&s.strategy)).cloned().collect();
+    Summary::new(&samples, Some(&reference))?.write(&args.out)?;
+    let table = paired::table(&samples, picked, &reference)?;
+    table.write(&args.out.join("compare"))?;
+    let mut out = String::new();
+    writeln!(out, "{}\n{}", table.plain(), table.caption)?;
+    writeln!(out, "compare.md, table.md, summary.csv and the records are in {}", args.out.display())?;
     host.say(&out)
 }
 
@@ -104,12 +155,8 @@ fn strategies(args: &Args, model: &Model, host: &mut Host<'_>) -> Result<Vec<Str
                 false => all.extend(own),
             }
         }
-        let context = model.context();
         // What needs a second model or a trained part that this one does not have.
-        let (usable, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|spec| {
-            spec.build(context)
-                .is_ok_and(|strategy| !strategy.needs().assistant || context.assistant.is_some())
-        });
+        let (usable, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|spec| model.can_run(spec));
         if !left.is_empty() {
             let names: Vec<&str> = left.iter().map(|spec| spec.name()).collect();
             host.note(&format!(

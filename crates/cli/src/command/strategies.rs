@@ -112,6 +112,9 @@ fn one(name: &str, chosen: Option<Option<&Chosen>>) -> Result<String> {
     Ok(out)
 }
 
+/// How the paper's strategy is used: the page a practitioner reads.
+const DEMASK: &str = include_str!("strategies/demask.md");
+
 fn cost(cost: Cost) -> &'static str {
     match cost {
         Cost::Logits => "one forward pass",
@@ -172,7 +175,7 @@ fn markdown() -> Result<String> {
          for example\n`-s apd:r=0.7,window=16,lookahead=100 --assistant DIR`; the others of this kind a trained part:\n\n\
          | strategy | flag, or the file in the checkpoint's folder | made by |\n|---|---|---|\n\
          | `apd`, `copula` | `--assistant DIR`, `assistant/` | `demask pretrain` (its folder `causal`), or any causal model of the same tokenizer |\n\
-         | `demask` | `--predictor FILE`, `predictor.safetensors` | `demask train predictor` |\n\
+         | `demask` | `--predictor FILE`, `predictor.safetensors` | `demask train predictor`; `demask train stability` adds the head of `start=stable` to it |\n\
          | `mi` | `--information FILE`, `information.safetensors` | `demask tv-cache generate --divergence`, `demask train predictor --target kl` |\n\
          | `adjust` | `--sampler-layer FILE`, `sampler.safetensors` | `demask train adjust` |\n\
          | `policy` | `--policy FILE`, `policy.safetensors` | `demask train policy`; `--target final` for `mode=threshold` (Learn2PD) |\n\
@@ -202,6 +205,10 @@ fn markdown() -> Result<String> {
 
 fn section(out: &mut String, about: &About) -> Result<()> {
     writeln!(out, "\n## `{}`\n\n{}.\n", about.name, capitalised(about.summary))?;
+    if about.name == "demask" {
+        writeln!(out, "{}", DEMASK.trim())?;
+        writeln!(out)?;
+    }
     writeln!(out, "Source: {}. A step costs {}.", about.source, about.cost)?;
     if !about.aliases.is_empty() {
         let names: Vec<String> = about.aliases.iter().map(|a| format!("`{a}`")).collect();

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use demask::decode::StrategySpec;
 use demask::decode::registry::{Cost, Registry};
 use demask::eval::error::Error;
-use demask::eval::run::grid::{Grid, LAB, PAPER};
+use demask::eval::run::grid::{FAIR, Grid, LAB, PAPER};
 use demask::eval::run::sweep::{self, Problems, Report};
 use demask::{Shard, counted};
 use serde_json::json;
@@ -20,7 +20,8 @@ use crate::shard;
 /// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The grid: paper (60 of DEMASK, 45 of KLASS), lab, or a TOML file; may be given several times
+    /// The grid: paper (60 of DEMASK, 45 of KLASS), lab, fair (every decoder over all its parameters), or a TOML file; may be
+    /// given several times
     #[arg(long, default_value = "paper", value_name = "NAME|FILE")]
     grid: Vec<String>,
     /// Only the strategies of these names
@@ -51,9 +52,21 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
             "--halving drops configurations by all problems and cannot be done in parts; leave out one of them"
         );
     }
-    let grid = grid(args, host)?;
+    let mut grid = grid(args, host)?;
     args.eval.check()?;
-    let model = host.open(&args.eval.model)?;
+    let model = args.eval.open(host)?;
+    // A grid of this program's own is for every model; one of the user's is meant as it is.
+    if args.grid.iter().all(|name| built_in(name).is_some()) {
+        let all = grid.configurations.len();
+        grid.configurations.retain(|configuration| model.can_run(configuration));
+        let left = all - grid.configurations.len();
+        if left > 0 {
+            host.note(&format!(
+                "{} left out, for want of a predictor, a head, an assistant or a trained part",
+                counted(left, "configuration")
+            ));
+        }
+    }
     for configuration in &grid.configurations {
         configuration.build(model.context())?;
     }
@@ -86,7 +99,7 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
         report.summary.tasks.join(", "),
         counted(problems.limit, "problem")
     );
-    report.write(&args.out, "figure1", &title)?;
+    report.write(&args.out, "figure1", &title, args.split.name())?;
     let mut out = String::new();
     write!(out, "{}", report.table().plain())?;
     writeln!(out, "{}", sweep::RULE)?;
@@ -94,14 +107,22 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     host.say(&out)
 }
 
+fn built_in(name: &str) -> Option<&'static str> {
+    match name {
+        "paper" => Some(PAPER),
+        "lab" => Some(LAB),
+        "fair" => Some(FAIR),
+        _ => None,
+    }
+}
+
 fn grid(args: &Args, host: &mut Host<'_>) -> Result<Grid> {
     let mut whole: Option<Grid> = None;
     for name in &args.grid {
-        let text = match name.as_str() {
-            "paper" => PAPER.to_owned(),
-            "lab" => LAB.to_owned(),
-            path => std::fs::read_to_string(path).with_context(|| {
-                format!("cannot read the grid {path} (the built-in ones are paper and lab)")
+        let text = match built_in(name) {
+            Some(text) => text.to_owned(),
+            None => std::fs::read_to_string(name).with_context(|| {
+                format!("cannot read the grid {name} (the built-in ones are paper, lab and fair)")
             })?,
         };
         let grid = Grid::parse(name, &text)?;

@@ -93,7 +93,7 @@ struct GenerateArgs {
     #[arg(long, value_enum, default_value_t = StatesArg::Random)]
     states: StatesArg,
     /// Decoder whose states are measured, for --states decoder [default: demask, starting with what heads there are]
-    #[arg(long, short = 's', value_name = "STRATEGY", requires = "states")]
+    #[arg(long, short = 's', value_name = "STRATEGY")]
     strategy: Option<String>,
     /// Sampling temperature of that decoder
     #[arg(long, value_name = "T", default_value_t = 0.0)]

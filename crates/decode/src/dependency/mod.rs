@@ -42,6 +42,11 @@ pub trait DependencySource: Send + Sync {
 
     /// `D` over `step.masked`.
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency>;
+
+    /// Tells it from others of its kind in records, where it can be told.
+    fn identity(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A `|M|×|M|` matrix: row = the position affected, column = the position revealed, zero diagonal.

@@ -203,6 +203,10 @@ impl DependencySource for Predictor {
         }
         Ok(self.predict(hidden))
     }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.fingerprint())
+    }
 }
 
 impl Layers {

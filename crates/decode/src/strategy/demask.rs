@@ -275,6 +275,7 @@ fn larger_direction(dependency: &Dependency) -> Dependency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::{Context, Registry};
     use crate::strategy::Stop;
     use crate::testing::Scene;
 
@@ -312,6 +313,27 @@ mod tests {
         // Position 1 costs exactly tau; position 2 costs 0.5 more.
         assert_eq!((got.chosen.as_slice(), got.stop), (&[0, 1][..], Some(Stop::Budget)));
         assert_eq!(got.budget.map(|b| (b.limit, b.used)), Some((0.25, 0.25)));
+    }
+
+    /// Temperature and top-p make the surest token surer; γ is about the model's own probability all the same.
+    #[test]
+    fn confidence_is_the_models_own_unless_asked_otherwise() {
+        let d = || Dependency::from_rows(vec![0.0; 9], 3);
+        let mut scene = Scene::new(&[0.1, 0.6, 0.95]);
+        scene.marginals[1].candidate.top1 = 0.99;
+        scene.marginals[2].candidate.top1 = 0.5;
+        assert_eq!(scene.select(&mut demask(d(), 1.0, 0.9)).chosen, [0, 2]);
+        let mut filtered = Demask { filtered: true, ..demask(d(), 1.0, 0.9) };
+        assert_eq!(scene.select(&mut filtered).chosen, [0, 1]);
+        // And what is built without a word of it is the former.
+        let registry = Registry::standard().with_dependency("fixed", Arc::new(Fixed(d()))).unwrap();
+        let context = Context { registry, ..Context::default() };
+        let built = |text: &str| {
+            let mut strategy = context.registry.parse(text).unwrap().build(&context).unwrap();
+            scene.select(&mut *strategy).chosen
+        };
+        assert_eq!(built("demask:tau=1,gamma=0.9,dependency=fixed"), [0, 2]);
+        assert_eq!(built("demask:tau=1,gamma=0.9,dependency=fixed,confidence=filtered"), [0, 1]);
     }
 
     #[test]

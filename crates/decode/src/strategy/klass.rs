@@ -2,7 +2,8 @@
 //! means that the last `history` divergences `KL(p_t ‖ p_{t-1})` lie below a threshold.
 //!
 //! Quirks of the reference code, kept: distributions are the model's own (no temperature, no
-//! filter) and so are the committed tokens (argmax); the first two passes are never stable because
+//! filter) and so are the committed tokens (argmax, unless `tokens=sampled`, as the DEMASK paper
+//! draws them for all methods alike); the first two passes are never stable because
 //! the history starts at zero probability; when nothing is ready, one position is taken: the most
 //! confident by the sampler's candidate.
 //!
@@ -58,6 +59,12 @@ pub(super) const ENTRY: Entry = Entry {
             kind: Kind::Choice(&["all", "random", "max-conf", "min-kl"]),
             help: "of the ready positions take all, a random one, the most confident, or the most stable",
         },
+        Param {
+            key: "tokens",
+            default: "argmax",
+            kind: Kind::Choice(&["argmax", "sampled"]),
+            help: "write the most probable token (the reference code), or the one drawn with temperature and top-p",
+        },
     ],
     build: |values| {
         let length = values.count("history").unwrap_or(2);
@@ -75,6 +82,7 @@ pub(super) const ENTRY: Entry = Entry {
                 _ => Pick::All,
             },
             history: History::new(length),
+            sampled: values.text("tokens") == "sampled",
         }))
     },
 };
@@ -102,6 +110,7 @@ struct Klass {
     settling: usize,
     pick: Pick,
     history: History,
+    sampled: bool,
 }
 
 impl Klass {
@@ -140,13 +149,14 @@ impl Strategy for Klass {
             };
             (chosen, Stop::NoCandidate)
         };
-        Ok(Selection { chosen, tokens: TokenRule::Argmax, stop: Some(stop), ..Selection::default() })
+        let tokens = if self.sampled { TokenRule::Sampled } else { TokenRule::Argmax };
+        Ok(Selection { chosen, tokens, stop: Some(stop), ..Selection::default() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::strategy::{Selection, Stop, Strategy};
+    use crate::strategy::{Selection, Stop, Strategy, TokenRule};
     use crate::testing::{Scene, build, feed, logs};
 
     /// Three passes in which nothing moves, so that the third finds every position stable.
@@ -164,6 +174,12 @@ mod tests {
         let rows: Vec<(usize, &[f32])> = scene.masked().into_iter().map(|p| (p, row.as_slice())).collect();
         feed(strategy, scene.index, &rows);
         scene.select(strategy)
+    }
+
+    #[test]
+    fn tokens_are_the_most_probable_or_those_drawn() {
+        assert_eq!(settle("klass", &[0.95]).tokens, TokenRule::Argmax);
+        assert_eq!(settle("klass:tokens=sampled", &[0.95]).tokens, TokenRule::Sampled);
     }
 
     #[test]

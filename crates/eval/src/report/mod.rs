@@ -2,6 +2,7 @@
 
 pub mod frontier;
 mod labels;
+pub mod paired;
 pub mod paper;
 mod share;
 pub mod summary;

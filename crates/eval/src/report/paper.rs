@@ -139,4 +139,4 @@ pub fn method(strategy: &StrategySpec) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -359,7 +359,7 @@ impl Summary {
 }
 
 /// Whether a suite is the fresh wording of another one of these.
-fn has_twin(task: Option<&str>, tasks: &[String]) -> bool {
+pub(super) fn has_twin(task: Option<&str>, tasks: &[String]) -> bool {
     tasks.iter().any(|other| Generated::fresh_name(other).as_deref() == task)
 }
 

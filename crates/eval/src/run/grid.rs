@@ -19,6 +19,8 @@ use crate::report::frontier::Point;
 pub const PAPER: &str = include_str!("grid/paper.toml");
 /// A few values of the main parameter of every strategy that has one.
 pub const LAB: &str = include_str!("grid/lab.toml");
+/// Every decoder over all its parameters, a few dozen configurations each, for a comparison of chosen ones.
+pub const FAIR: &str = include_str!("grid/fair.toml");
 
 /// Configurations of a grid: more would take longer to list than anybody waits, let alone to run.
 const MOST: usize = 10_000;
@@ -138,6 +140,52 @@ mod tests {
         assert!(paper.configurations.contains(&"demask:tau=0.04,gamma=0.9".parse().unwrap()));
         assert!(paper.configurations.contains(&"klass:conf=0.9,kl=0.0003".parse().unwrap()));
         assert!(Grid::parse("lab", LAB).unwrap().configurations.len() > 30);
+        let fair = Grid::parse("fair", FAIR).unwrap();
+        for (label, configurations) in &fair.labels {
+            assert!((6..=60).contains(&configurations.len()), "{label}: {}", configurations.len());
+        }
+        assert!(fair.labels.len() >= 14);
+    }
+
+    /// Appendix C value by value, and what section 5.2 selects.
+    #[test]
+    fn the_papers_grids_have_the_papers_values() {
+        let taus =
+            ["0.5", "0.4", "0.3", "0.2", "0.1", "0.08", "0.06", "0.04", "0.02", "0.01", "0.003", "0.001"];
+        let gammas = ["0.9", "0.7", "0.5", "0.3", "0.1"];
+        let kls = ["0.02", "0.015", "0.01", "0.005", "0.001", "0.0003", "0.0001", "0.00003", "0.00001"];
+        let confs = ["0.5", "0.6", "0.7", "0.8", "0.9"];
+        let mut expected: Vec<StrategySpec> = Vec::new();
+        for tau in taus {
+            expected.extend(gammas.map(|gamma| format!("demask:tau={tau},gamma={gamma}").parse().unwrap()));
+        }
+        for kl in kls {
+            expected.extend(confs.map(|conf| format!("klass:conf={conf},kl={kl}").parse().unwrap()));
+        }
+        let number = |spec: &StrategySpec| {
+            let mut given: Vec<(String, f64)> =
+                spec.given().iter().map(|(key, value)| (key.clone(), value.parse().unwrap())).collect();
+            given.sort_by(|a, b| a.0.cmp(&b.0));
+            (spec.name().to_owned(), given)
+        };
+        let mut ours: Vec<_> =
+            Grid::parse("paper", PAPER).unwrap().configurations.iter().map(number).collect();
+        let mut theirs: Vec<_> = expected.iter().map(number).collect();
+        let order =
+            |a: &(String, Vec<(String, f64)>), b: &(String, Vec<(String, f64)>)| a.partial_cmp(b).unwrap();
+        ours.sort_by(order);
+        theirs.sort_by(order);
+        assert_eq!(ours, theirs);
+        // The defaults of both are what the paper selects.
+        let default = |name: &str, key: &str| {
+            let params = name.parse::<StrategySpec>().unwrap().params();
+            params.iter().find(|param| param.key == key).unwrap().default
+        };
+        assert_eq!((default("demask", "tau"), default("demask", "gamma")), ("0.04", "0.9"));
+        assert_eq!(
+            (default("klass", "kl"), default("klass", "conf"), default("klass", "history")),
+            ("0.0003", "0.9", "2")
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod grid;
 pub mod journal;
 pub mod names;
+pub mod pick;
 mod record;
 pub mod suite;
 pub mod sweep;

@@ -28,6 +28,9 @@ pub struct RunHeader {
     /// Fingerprint of the stability head.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stability: Option<String>,
+    /// Other sources of dependency that strategies may name, with their fingerprints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<String>,
     /// What was made of the predictor's file; compared where both runs say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub understood: Option<String>,
@@ -64,6 +67,7 @@ impl RunHeader {
             precision: model.backbone().precision(),
             predictor: model.predictor().map(predictor_fingerprint),
             stability: model.context().stability.as_ref().map(|head| head.fingerprint()),
+            dependencies: model.context().registry.dependencies(),
             understood: model.understanding().map(Understanding::summary),
             split: split.into(),
             sampling: decoding.sampling(&model.defaults().sampling)?,

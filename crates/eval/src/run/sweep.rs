@@ -9,12 +9,13 @@ use demask_decode::StrategySpec;
 use demask_engine::Model;
 use demask_model::checkpoint::write::replace;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::report::frontier::{Point, aups, frontier, methods, points, ranks};
 use crate::report::summary::Summary;
 use crate::report::table::{Table, Text};
 use crate::report::tradeoff::Tradeoff;
 use crate::run::grid::Grid;
+use crate::run::pick::{Pick, Picked};
 use crate::run::suite::Suite;
 use crate::run::{self, Plan, Records, RunProgress, Sample};
 
@@ -151,10 +152,39 @@ impl Report {
         table
     }
 
-    /// Writes `summary.json`, `summary.csv`, `chosen.{md,csv,tex}`, `chosen.txt` (one spelling per line) and
-    /// `NAME.{svg,png}`.
-    pub fn write(&self, folder: &Path, name: &str, title: &str) -> Result<()> {
+    /// What the rule picks, with what it was picked from. Refuses configurations that saw different problems.
+    pub fn picked(&self, split: &str) -> Result<Picked> {
+        for task in &self.summary.tasks {
+            let cells =
+                self.summary.strategies.iter().map(|s| self.summary.cell(s, task).map_or(0, |cell| cell.n));
+            let counts: Vec<usize> = cells.collect();
+            if let Some(other) = counts.iter().find(|&&n| n != counts[0]) {
+                return Err(Error::Data(format!(
+                    "of {task}, some configurations saw {} problems and some {other}, so that no rule can choose among them \
+                     fairly; finish the run first",
+                    counts[0]
+                )));
+            }
+        }
+        let pick = |point: &Point| Pick {
+            method: point.method.clone(),
+            strategy: point.strategy.clone(),
+            tried: self.points.iter().filter(|other| other.method == point.method).count(),
+        };
+        Ok(Picked {
+            rule: RULE.into(),
+            split: split.into(),
+            tasks: self.summary.tasks.clone(),
+            problems: self.summary.cells.iter().map(|cell| cell.n).max().unwrap_or(0),
+            picks: choose(&self.points).into_iter().map(pick).collect(),
+        })
+    }
+
+    /// Writes `summary.json`, `summary.csv`, `chosen.{md,csv,tex}`, `chosen.json` (what was picked by which rule) and
+    /// `chosen.txt` (one spelling per line) and `NAME.{svg,png}`.
+    pub fn write(&self, folder: &Path, name: &str, title: &str, split: &str) -> Result<()> {
         self.summary.write(folder)?;
+        self.picked(split)?.write(folder)?;
         self.table().write(&folder.join("chosen"))?;
         let mut lines = String::new();
         choose(&self.points).iter().for_each(|p| _ = writeln!(lines, "{}", p.strategy));

@@ -139,6 +139,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::predictor::MixRule;
 
     #[test]
     fn the_defaults_are_usable_and_bad_values_are_named() {
@@ -152,6 +153,28 @@ mod tests {
             let error = config.check().unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    /// Section 4.3, word by word: AdamW with learning rate 1e-5 and weight decay 0.01, a cosine schedule with 5 % warm-up
+    /// that ends at nothing, five epochs, one pair of d×d matrices, total variation.
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let config = Config::default();
+        assert_eq!((config.rate, config.weight_decay, config.warmup, config.epochs), (1e-5, 0.01, 0.05, 5));
+        assert_eq!((config.beta1, config.beta2, config.eps, config.clip), (0.9, 0.999, 1e-8, 0.0));
+        assert_eq!(config.target, Measure::TotalVariation);
+        let plain = Architecture { heads: 1, mix: MixRule::Mean, rank: 0, projection: None };
+        assert_eq!(config.architecture, plain);
+        let model = crate::predictor::Model::new(3584, config.architecture).unwrap();
+        assert_eq!(model.len(), 2 * 3584 * 3584, "2d², about 26 million for Dream-7B");
+        let (schedule, steps) = (config.schedule(1000), 1000);
+        assert_eq!(schedule.warmup, 50);
+        assert_eq!(schedule.rate(49, steps), 1e-5);
+        assert!((schedule.rate(525, steps) - 0.5e-5).abs() < 1e-7 && schedule.rate(999, steps) < 1e-9);
+        let optimizer = config.optimizer();
+        assert_eq!((optimizer.weight_decay, optimizer.beta2, optimizer.ema), (0.01, 0.999, 0.0));
+        // Phase 1: five masks a response, t ~ U(0,1) (checked where masks are drawn), 100,000 responses.
+        assert_eq!(crate::tv_cache::TvCacheSettings::default().masks_per_response, 5);
     }
 
     #[test]

@@ -3,7 +3,13 @@
 use super::*;
 use crate::run::Spent;
 
-fn sample(strategy: &str, task: &str, index: usize, correct: bool, wall: f64) -> Sample {
+pub(in crate::report) fn sample(
+    strategy: &str,
+    task: &str,
+    index: usize,
+    correct: bool,
+    wall: f64,
+) -> Sample {
     Sample {
         strategy: strategy.parse().unwrap(),
         task: task.into(),
@@ -54,6 +60,24 @@ fn table_1_has_methods_tasks_speed_ups_and_an_average_without_the_tuned_task() {
     assert!(main_table(&samples(), None, &["arc".into()], Speed::Time).is_err());
     let forwards = main_table(&samples(), None, &[], Speed::Forwards).unwrap();
     assert!(forwards.rows[2][1].text.ends_with("(1.0×)"));
+}
+
+/// The task that parameters were chosen on is easier here: an average that counted it would say so.
+#[test]
+fn the_average_leaves_the_tuned_task_out() {
+    let mut all = Vec::new();
+    for (task, right, wall) in [("gsm8k", 5, 8.0), ("mbpp", 2, 1.0), ("humaneval", 3, 1.0)] {
+        all.extend((0..5).map(|i| sample("entropy", task, i, i < right, wall)));
+        all.extend((0..5).map(|i| sample("demask", task, i, i < right - 1, 0.5)));
+    }
+    let average = |tuned: &[String]| {
+        let table = main_table(&all, None, tuned, Speed::Time).unwrap();
+        table.rows.iter().map(|row| row[4].text.clone()).collect::<Vec<_>>()
+    };
+    // (40 + 60)/2 and (20 + 40)/2; twice as fast on both. With the tuned task 66.7 and 46.7, 6.7 times as fast.
+    assert_eq!(average(&["gsm8k".into()]), ["50.0 (1.0×)", "30.0 (2.0×)"]);
+    assert_eq!(average(&[]), ["66.7 (1.0×)", "46.7 (6.7×)"]);
+    assert_eq!(average(&["gsm8k".into(), "mbpp".into()]), ["60.0 (1.0×)", "40.0 (2.0×)"]);
 }
 
 #[test]

@@ -109,3 +109,34 @@ pub(super) fn measure(
     let records = items.iter().zip(&drawn).zip(&measured).map(|((item, y), tv)| item.record(y, tv)).collect();
     Ok((records, probe.asked()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Section 5.4: `|S|` is uniform on 1..6 and `S` uniform among the subsets of that size; with few masks, uniform on
+    /// what leaves a target.
+    #[test]
+    fn sizes_and_subsets_are_uniform() {
+        let masked: Vec<usize> = (10..22).collect();
+        let (mut sizes, mut hits, mut small) = ([0_u32; 7], [[0_u32; 12]; 7], [0_u32; 4]);
+        const DRAWS: u64 = 30_000;
+        for id in 0..DRAWS {
+            let drawn = set(Rng::new(4, id), id % 5, &masked, 6);
+            assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]));
+            sizes[drawn.len()] += 1;
+            drawn.iter().for_each(|&i| hits[drawn.len()][i] += 1);
+            small[set(Rng::new(4, id), 0, &masked[..4], 6).len()] += 1;
+        }
+        assert_eq!((sizes[0], small[0]), (0, 0));
+        let near = |count: u32, share: f64| {
+            let expected = DRAWS as f64 * share;
+            (f64::from(count) - expected).abs() < 5.0 * (expected * (1.0 - share)).sqrt()
+        };
+        assert!(sizes[1..].iter().all(|&count| near(count, 1.0 / 6.0)), "{sizes:?}");
+        assert!(small[1..].iter().all(|&count| near(count, 1.0 / 3.0)), "{small:?}");
+        for (size, hits) in hits.iter().enumerate().skip(1) {
+            assert!(hits.iter().all(|&count| near(count, size as f64 / 72.0)), "of size {size}: {hits:?}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The fair comparison: every decoder's own grid over all its parameters on the same validation problems, one rule that chooses,
+# then the test problems once, with fresh wording beside them; greedy and with the paper's sampling. Give the paper's own predictor
+# (single head) as --paper FILE to have its rows in every table.
+GIVEN=() PAPER=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --paper) PAPER=(--dependency "paper=$2"); shift ;;
+    *) GIVEN+=("$1") ;;
+  esac
+  shift
+done
+set -- "${GIVEN[@]}"
+source "$(dirname "$0")/common.sh"
+begin frontier
+WITH=(--with demask)
+if [ ${#PAPER[@]} -gt 0 ]; then WITH+=(--with demask:dependency=paper); fi
+for sampling in greedy sampled; do
+  HOW=(--temperature 0)
+  if [ $sampling = sampled ]; then HOW=(--temperature 0.1 --top-p 0.9); fi
+  run sweep --grid fair --split validation --tasks "$TASKS" --limit "$(size 40 200)" "${HOW[@]}" "${PAPER[@]}" "${MODEL[@]}" \
+    --out "$OUT/$sampling/choice"
+  TEST=$TASKS
+  if [ "$TASKS" = all ]; then TEST=all,all:fresh; fi
+  run lab --chosen "$OUT/$sampling/choice" "${WITH[@]}" --tasks "$TEST" --limit "$(size 100 500)" "${HOW[@]}" "${PAPER[@]}" "${MODEL[@]}" \
+    --out "$OUT/$sampling/test"
+done
