@@ -24,6 +24,8 @@ mod measured;
 mod progress;
 mod replay;
 mod shard;
+#[cfg(feature = "object-store")]
+mod store;
 mod view;
 
 use std::ffi::OsString;

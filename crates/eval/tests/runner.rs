@@ -123,6 +123,15 @@ fn shards_merge_to_the_whole_run() {
     }
     let paths: Vec<PathBuf> = shards.iter().map(|s| s.path().to_path_buf()).collect();
     assert_eq!(merge(&paths, out.path()).unwrap(), 14);
+    let lines = |folder: &TempDir| -> Vec<String> {
+        let text = std::fs::read_to_string(folder.path().join("records.jsonl")).unwrap();
+        text.lines().skip(1).map(str::to_owned).collect()
+    };
+    let mut parts: Vec<String> = shards.iter().flat_map(lines).collect();
+    let mut all = lines(&out);
+    parts.sort();
+    all.sort();
+    assert_eq!(all, parts, "seconds too, to the last digit");
     let merged = Records::read(out.path()).unwrap().1;
     let merged: Vec<Sample> = merged.into_iter().map(|s| Sample { seconds: Spent::default(), ..s }).collect();
     assert_eq!(merged, whole);

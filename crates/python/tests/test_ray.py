@@ -134,10 +134,10 @@ def killed_twice(cluster: Cluster, tmp_path: Path, pieces: Callable[[], int], *a
 
 
 def test_a_cache_survives_its_nodes_and_its_driver(cluster: Cluster, model: demask.Model, tmp_path: Path) -> None:
-    options = {"masks_per_response": 3, "responses_per_file": 24, "pad_to": [48], "seed": 3}
-    demask.tv_cache.generate(model, "task:arith", tmp_path / "one", limit=192, **options)
+    options = {"masks_per_response": 3, "responses_per_file": 8, "pad_to": [32], "seed": 3}
+    demask.tv_cache.generate(model, "task:arith", tmp_path / "one", limit=64, **options)
     shared = tmp_path / "shared"
-    flags = ["--masks-per-response=3", "--responses-per-file=24", "--pad-to=48", "--seed=3", "--limit=192"]
+    flags = ["--masks-per-response=3", "--responses-per-file=8", "--pad-to=32", "--seed=3", "--limit=64"]
     log = killed_twice(
         cluster,
         tmp_path,
@@ -160,12 +160,12 @@ def records(folder: Path) -> list[dict[str, object]]:
 
 def test_an_evaluation_survives_its_nodes_and_its_driver(cluster: Cluster, model: demask.Model, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
-    demask.evaluate(model, ["entropy", "demask"], tasks=["arith", "lines"], limit=400, out=tmp_path / "one")
+    demask.evaluate(model, ["entropy", "demask"], tasks=["arith", "lines"], limit=32, out=tmp_path / "one")
     log = killed_twice(
         cluster,
         tmp_path,
         lambda: len(list((shared / "parts").glob("*.jsonl"))) if (shared / "parts").exists() else 0,
-        "eval", f"--out={shared}", "--pieces=8", "-s", "entropy", "-s", "demask", "--tasks=arith,lines", "--limit=400",
+        "eval", f"--out={shared}", "--pieces=8", "-s", "entropy", "-s", "demask", "--tasks=arith,lines", "--limit=32",
     )  # fmt: skip
     assert records(shared) == records(tmp_path / "one")
     names = sorted(path.name for path in (tmp_path / "one").iterdir())

@@ -88,3 +88,27 @@ def test_a_cache_and_an_evaluation_on_s3(endpoint: dict[str, str], model: demask
         assert names == {path.name for path in (tmp_path / folder).iterdir()}
     for path in (tmp_path / "cache").iterdir():
         assert files.cat(f"{BUCKET}/cache/{path.name}") == path.read_bytes(), path.name
+
+
+@pytest.mark.skipif(not os.environ.get("DEMASK_STORE"), reason="DEMASK_STORE names no program with the feature object-store")
+def test_the_program_itself_stores_to_s3(endpoint: dict[str, str], model: demask.Model, tmp_path: Path) -> None:
+    """Two shares make one cache; another run's bucket is refused; a finished one is left alone."""
+    flags = ["--data=task:arith", "--limit=8", "--responses-per-file=2", f"--out=s3://{BUCKET}/program"]
+    program = [os.environ["DEMASK_STORE"], "tv-cache", "generate", *flags]
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "AWS_ALLOW_HTTP": "true"}
+        return subprocess.run([*program, *args], capture_output=True, text=True, timeout=600, env=env)
+
+    half = run("--shard=1/2")
+    assert half.returncode == 0 and "2 of 4 files" in half.stdout, half.stderr
+    other = run("--seed=9")
+    assert other.returncode != 0 and "another model, data or settings" in other.stderr
+    rest = run("--shard=0/2")
+    assert rest.returncode == 0, rest.stderr
+    again = run()
+    assert again.returncode == 0 and again.stdout == rest.stdout, again.stderr
+    demask.tv_cache.generate(model, "task:arith", tmp_path / "one", limit=8, responses_per_file=2)
+    files = s3fs.S3FileSystem()
+    found = {path.rsplit("/", 1)[-1]: files.cat(path) for path in files.ls(f"{BUCKET}/program")}
+    assert found == {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}

@@ -3,6 +3,8 @@
 //! The only place where the generators of `eval` meet the cache of `train`.
 
 pub(crate) mod data;
+#[cfg(feature = "object-store")]
+mod remote;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -47,7 +49,7 @@ struct GenerateArgs {
     /// task:NAME,… (task:all) for generated problems
     #[arg(long, value_name = "DATA")]
     data: String,
-    /// Folder of the cache
+    /// Folder of the cache; with the feature object-store, also s3://bucket/folder
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Take texts as they are, without the chat template
@@ -169,7 +171,10 @@ fn generate(args: &GenerateArgs, host: &mut Host<'_>) -> Result<()> {
         host.result = json!({ "all_files": files });
         return host.say(&format!("{}: {}\n", args.out.display(), counted(files, "file")));
     }
-    let outcome = generator.run(&mut Watched(host));
+    let outcome = match args.out.to_str().filter(|out| out.contains("://")) {
+        Some(url) => in_bucket(&generator, url, host),
+        None => generator.run(&mut Watched(host)).map_err(anyhow::Error::from),
+    };
     host.clear();
     let folder = args.out.display();
     match outcome? {
@@ -196,6 +201,16 @@ fn generate(args: &GenerateArgs, host: &mut Host<'_>) -> Result<()> {
         Outcome::Stopped => host.say(&format!("{folder}: stopped; the same command continues\n"))?,
     }
     Ok(())
+}
+
+#[cfg(feature = "object-store")]
+fn in_bucket(generator: &Generator<'_>, url: &str, host: &mut Host<'_>) -> Result<Outcome> {
+    remote::run(generator, url, host)
+}
+
+#[cfg(not(feature = "object-store"))]
+fn in_bucket(_: &Generator<'_>, url: &str, _: &mut Host<'_>) -> Result<Outcome> {
+    usage!("{url} is in a bucket; this program was built without the feature object-store and writes to folders")
 }
 
 impl GenerateArgs {

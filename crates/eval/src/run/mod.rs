@@ -210,26 +210,27 @@ fn spelled((version, protocol): &(u32, Option<String>)) -> String {
 }
 
 /// Puts the records of shards together, as one run writes them: strategies and suites in the order they were first
-/// met, items by number. Records that appear twice must agree.
+/// met, items by number. Records that appear twice must agree; lines stay as they were written.
 pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
     let Some(first) = folders.first() else { return Err(Error::Nothing("no folder to merge".into())) };
-    let (header, mut samples) = Records::read(first)?;
+    let lines_of = |folder: &Path| journal::read_lines::<RunHeader, Sample>(&folder.join(RECORDS));
+    let (header, mut samples) = lines_of(first)?;
     for folder in &folders[1..] {
-        let (other, more) = Records::read(folder)?;
+        let (other, more) = lines_of(folder)?;
         header.agrees(&other).map_err(|problem| Error::OtherRun { path: folder.join(RECORDS), problem })?;
         samples.extend(more);
     }
     let mut order: HashMap<String, usize> = HashMap::new();
-    for sample in &samples {
+    for (sample, _) in &samples {
         for name in [sample.strategy.to_string(), format!("task {}", sample.task)] {
             let next = order.len();
             order.entry(name).or_insert(next);
         }
     }
-    samples.sort_by_key(|s| (order[&s.strategy.to_string()], order[&format!("task {}", s.task)], s.index));
+    samples.sort_by_key(|(s, _)| (order[&s.strategy.to_string()], order[&format!("task {}", s.task)], s.index));
     let rules = |s: &Sample| (s.version, s.protocol.clone());
     let mut rules_of: HashMap<&str, (u32, Option<String>)> = HashMap::new();
-    for sample in &samples {
+    for (sample, _) in &samples {
         let known = rules_of.entry(&sample.task).or_insert_with(|| rules(sample));
         if *known != rules(sample) {
             return Err(Error::Data(format!(
@@ -244,11 +245,9 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
         (a.index, &a.task, &a.strategy, &a.response, a.version)
             == (b.index, &b.task, &b.strategy, &b.response, b.version)
     };
-    samples.dedup_by(|a, b| same(a, b));
-    let twice = samples
-        .windows(2)
-        .find(|w| (w[0].index, &w[0].task, &w[0].strategy) == (w[1].index, &w[1].task, &w[1].strategy));
-    if let Some([a, _]) = twice {
+    samples.dedup_by(|(a, _), (b, _)| same(a, b));
+    let key = |(s, _): &(Sample, String)| (s.index, s.task.clone(), s.strategy.to_string());
+    if let Some([(a, _), _]) = samples.windows(2).find(|w| key(&w[0]) == key(&w[1])) {
         return Err(Error::Data(format!(
             "item {} of {} with {} appears twice with different responses",
             a.index, a.task, a.strategy

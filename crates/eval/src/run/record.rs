@@ -178,12 +178,12 @@ fn is_nothing<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Writes header and records as a whole file.
-pub(super) fn write_all(path: &Path, header: &RunHeader, samples: &[Sample]) -> Result<()> {
+/// Writes header and records as a whole file, each record as the line it was read from.
+pub(super) fn write_all(path: &Path, header: &RunHeader, samples: &[(Sample, String)]) -> Result<()> {
     replace(path, |out| {
         writeln!(out, "{}", serde_json::to_string(header)?)?;
-        for sample in samples {
-            writeln!(out, "{}", serde_json::to_string(sample)?)?;
+        for (_, line) in samples {
+            writeln!(out, "{line}")?;
         }
         Ok(())
     })?;

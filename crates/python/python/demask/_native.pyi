@@ -1,7 +1,7 @@
 """The native half of the package: plain values."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 __version__: str
 
@@ -10,6 +10,7 @@ _Step = tuple[str, tuple[list[int], bytes] | None]
 
 class Error(Exception): ...
 
+@final
 class Answer:
     text: str
     token_ids: list[int]
@@ -22,6 +23,7 @@ class Answer:
     def trace_lines(self) -> str | None: ...
     def page(self) -> str | None: ...
 
+@final
 class Stream:
     def __iter__(self) -> Stream: ...
     def __next__(self) -> _Step: ...
@@ -29,6 +31,7 @@ class Stream:
     def canvas_ids(self) -> list[int]: ...
     def finish(self) -> Answer: ...
 
+@final
 class Model:
     name: str
     architecture: str

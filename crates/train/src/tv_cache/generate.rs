@@ -17,7 +17,7 @@ use super::manifest::{FileEntry, Manifest, TvCacheHeader};
 use super::mask::{padded, randomness};
 use super::measure::{Masking, Measure, tasks};
 use super::progress::{Observer, TvCacheProgress};
-use super::read::{footer, name};
+use super::read::{file_name, footer};
 use super::settings::TvCacheSettings;
 use super::source::{Response, ResponseSource};
 use crate::data::Refused;
@@ -175,7 +175,7 @@ impl Generator<'_> {
         }
         let mut writer = Writer::new(&path, Kept::of(self.settings));
         let (responses, refusals) = (responses.len(), refused.len());
-        let mut entry = FileEntry { name: name(file), responses, examples: 0, pairs: 0, refused: refusals };
+        let mut entry = FileEntry { name: file_name(file), responses, examples: 0, pairs: 0, refused: refusals };
         let measure =
             Measure { backbone: self.backbone, settings: self.settings, token_budget: self.token_budget };
         let mut flow = ControlFlow::Continue(());
@@ -304,7 +304,7 @@ impl Generator<'_> {
     }
 
     fn path(&self, file: usize) -> PathBuf {
-        self.folder.join(name(file))
+        self.folder.join(file_name(file))
     }
 }
 

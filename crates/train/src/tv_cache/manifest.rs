@@ -6,7 +6,7 @@ use demask_model::backbone::AS_STORED;
 use demask_model::{Backbone, checkpoint::write, files};
 use serde::{Deserialize, Serialize};
 
-use super::read::name;
+use super::read::file_name;
 use super::settings::TvCacheSettings;
 use super::source::ResponseSource;
 use crate::data::Refused;
@@ -149,8 +149,8 @@ impl Manifest {
             return Err(format!("lists {found} files where its header asks for {wanted}"));
         }
         for (index, file) in self.files.iter().enumerate() {
-            if file.name != name(index) {
-                return Err(format!("names {:?} where {} belongs", file.name, name(index)));
+            if file.name != file_name(index) {
+                return Err(format!("names {:?} where {} belongs", file.name, file_name(index)));
             }
             if file.examples > 1 << 40
                 || file.pairs > 1 << 60

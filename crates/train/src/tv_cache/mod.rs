@@ -26,6 +26,6 @@ pub use manifest::{FileEntry, Manifest, TvCacheHeader};
 pub use mask::Mask;
 pub use profile::{Distances, Repeats};
 pub use progress::{Observer, TvCacheProgress};
-pub use read::{Cache, Columns};
+pub use read::{Cache, Columns, file_name};
 pub use settings::{HiddenRows, TvCacheSettings};
 pub use source::{Generated, Response, ResponseSource};

@@ -126,8 +126,8 @@ fn fits(example: &Example, columns: Columns, d: usize) -> bool {
         && hidden.iter().filter_map(|rows| rows.as_ref()).all(|rows| rows.len() == masked * d)
 }
 
-/// Name of file number `index`.
-pub(super) fn name(index: usize) -> String {
+/// Name of a cache's file of this number.
+pub fn file_name(index: usize) -> String {
     format!("tv-{index:05}.parquet")
 }
 
