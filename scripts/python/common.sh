@@ -2,6 +2,8 @@
 # Python with the package (and its extras, as in demask[EXTRAS]) and these packages.
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tools=${TOOLS:-$(mktemp -d)}
+# What was not asked for goes away again.
+[ -n "${TOOLS:-}" ] || trap 'rm -rf "$tools"' EXIT
 builder=${PYTHON:-python3}
 
 # The wheel; built once for all scripts of a run that share TOOLS.

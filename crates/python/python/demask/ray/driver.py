@@ -217,7 +217,9 @@ class Driver:
     def line(self, state: State, count: int) -> str:
         """How far it is: pieces, rate, time left, and what each node did."""
         elapsed = max(1e-9, time.monotonic() - self.began)
-        done, left = len(state.done), len(state.waiting) + len({r.piece for r in state.running.values()})
+        done = len(state.done)
+        # A twin of a piece that is done is still at work sometimes.
+        left = len(state.waiting) + len({r.piece for r in state.running.values()} - state.done)
         rate = done / elapsed
         eta = clock(left / rate) if rate else "?"
         nodes = ", ".join(
