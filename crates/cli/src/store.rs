@@ -27,10 +27,12 @@ impl Store {
     /// The folder of `s3://bucket/folder`; keys, region and endpoint are those of AWS's own variables.
     pub(crate) fn open(url: &str) -> Result<Self> {
         let objects = AmazonS3Builder::from_env().with_url(url).build();
-        let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
+        let path =
+            url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
         Ok(Self {
             objects: objects.with_context(|| format!("{url} cannot be used"))?,
-            folder: Key::parse(path.trim_end_matches('/')).with_context(|| format!("{url} cannot be used"))?,
+            folder: Key::parse(path.trim_end_matches('/'))
+                .with_context(|| format!("{url} cannot be used"))?,
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
         })
     }
@@ -76,7 +78,8 @@ impl Store {
 
     /// Brings the end of a parquet file here: its footer, in a file of the right length whose beginning is a hole.
     pub(crate) fn fetch_end(&self, name: &str, file: &Path) -> Result<()> {
-        let (size, magic, footer) = self.end(name).with_context(|| format!("cannot fetch the end of {name}"))?;
+        let (size, magic, footer) =
+            self.end(name).with_context(|| format!("cannot fetch the end of {name}"))?;
         let write = || {
             let mut out = std::fs::File::create(file)?;
             out.write_all(&magic)?;

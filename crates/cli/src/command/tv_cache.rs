@@ -210,7 +210,9 @@ fn in_bucket(generator: &Generator<'_>, url: &str, host: &mut Host<'_>) -> Resul
 
 #[cfg(not(feature = "object-store"))]
 fn in_bucket(_: &Generator<'_>, url: &str, _: &mut Host<'_>) -> Result<Outcome> {
-    usage!("{url} is in a bucket; this program was built without the feature object-store and writes to folders")
+    usage!(
+        "{url} is in a bucket; this program was built without the feature object-store and writes to folders"
+    )
 }
 
 impl GenerateArgs {

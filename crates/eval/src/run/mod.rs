@@ -227,7 +227,8 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
             order.entry(name).or_insert(next);
         }
     }
-    samples.sort_by_key(|(s, _)| (order[&s.strategy.to_string()], order[&format!("task {}", s.task)], s.index));
+    samples
+        .sort_by_key(|(s, _)| (order[&s.strategy.to_string()], order[&format!("task {}", s.task)], s.index));
     let rules = |s: &Sample| (s.version, s.protocol.clone());
     let mut rules_of: HashMap<&str, (u32, Option<String>)> = HashMap::new();
     for (sample, _) in &samples {

@@ -57,8 +57,7 @@ fn finish(generator: &Generator<'_>, store: &Store, all_files: usize) -> Result<
     for file in (0..all_files).map(file_name) {
         store.fetch_end(&file, &folder.path().join(&file))?;
     }
-    let outcome =
-        Generator { folder: folder.path(), shard: Shard::WHOLE, ..*generator }.run(&mut ())?;
+    let outcome = Generator { folder: folder.path(), shard: Shard::WHOLE, ..*generator }.run(&mut ())?;
     for name in [REFUSED, MANIFEST] {
         store.replace(&folder.path().join(name), name)?;
     }
