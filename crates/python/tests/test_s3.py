@@ -37,6 +37,7 @@ def endpoint() -> Iterator[dict[str, str]]:
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_DEFAULT_REGION": "us-east-1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
     }
     os.environ.update(env)
     end = time.monotonic() + 120
