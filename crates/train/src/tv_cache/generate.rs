@@ -175,7 +175,8 @@ impl Generator<'_> {
         }
         let mut writer = Writer::new(&path, Kept::of(self.settings));
         let (responses, refusals) = (responses.len(), refused.len());
-        let mut entry = FileEntry { name: file_name(file), responses, examples: 0, pairs: 0, refused: refusals };
+        let mut entry =
+            FileEntry { name: file_name(file), responses, examples: 0, pairs: 0, refused: refusals };
         let measure =
             Measure { backbone: self.backbone, settings: self.settings, token_budget: self.token_budget };
         let mut flow = ControlFlow::Continue(());
