@@ -3,7 +3,7 @@
 use demask_plot::extent;
 
 /// Distances from a point at which a name is tried, in pixels.
-const RINGS: [i32; 6] = [9, 14, 22, 34, 50, 70];
+const RINGS: [i32; 9] = [9, 14, 22, 34, 50, 70, 100, 140, 190];
 /// A name farther away gets a line to its point.
 const FAR: i32 = 16;
 /// Directions that are tried, the usual ones first.
