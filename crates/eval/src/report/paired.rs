@@ -75,12 +75,7 @@ impl Paired {
         let mut tasks: Vec<String> = samples.iter().map(|s| s.task.clone()).collect();
         tasks.sort_unstable();
         tasks.dedup();
-        let counted = |s: &&Sample| !has_twin(Some(s.task.as_str()), &tasks);
-        let of = |wanted: &StrategySpec| -> HashMap<(&str, usize, &str), &Sample> {
-            let own = samples.iter().filter(|s| s.strategy == *wanted).filter(counted);
-            own.map(|s| ((s.task.as_str(), s.index, s.id.as_str()), s)).collect()
-        };
-        let (ours, theirs) = (of(strategy), of(reference));
+        let (ours, theirs) = (answers(samples, strategy, &tasks), answers(samples, reference, &tasks));
         if ours.is_empty() || ours.len() != theirs.len() || ours.keys().any(|key| !theirs.contains_key(key)) {
             return Err(Error::Nothing(format!(
                 "{strategy} answered {} problems and {reference} {}, which are not the same ones, so that they cannot be \
@@ -113,6 +108,16 @@ impl Paired {
             forwards: Difference::of(&forwards),
         })
     }
+}
+
+/// What a strategy answered, by problem; a suite in fresh wording is left out where its twin is there.
+fn answers<'a>(
+    samples: &'a [Sample],
+    wanted: &StrategySpec,
+    tasks: &[String],
+) -> HashMap<(&'a str, usize, &'a str), &'a Sample> {
+    let own = samples.iter().filter(|s| s.strategy == *wanted && !has_twin(Some(s.task.as_str()), tasks));
+    own.map(|s| ((s.task.as_str(), s.index, s.id.as_str()), s)).collect()
 }
 
 /// Two-sided exact p-value of `won` and `lost` where either is as likely: the sign test, McNemar's in its exact form.
