@@ -63,7 +63,7 @@ fn a_head_is_trained_in_rounds_decoded_with_and_told_of() {
     // In a checkpoint's folder it is found, told of, and kept by a quantised copy.
     let checkpoint = Folder::copy_of(&model);
     checkpoint.write("predictor.safetensors", &bytes);
-    let told = demask(&["inspect", "--model", &checkpoint.root()]);
+    let told = demask(&["inspect", &checkpoint.root()]);
     assert!(told.out.contains("a stability head through 96"), "{} {}", told.out, told.err);
     let small = folder.path("small");
     let quantized = demask(&["quantize", &checkpoint.root(), &small]);

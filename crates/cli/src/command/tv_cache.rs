@@ -323,7 +323,7 @@ fn info(args: &InfoArgs, host: &mut Host<'_>) -> Result<()> {
         }
     }
     if !cache.header().settings.measures_dependency() {
-        return Ok(());
+        return host.say(&out);
     }
     let picture = args.picture.clone().unwrap_or_else(|| args.cache.join("info"));
     info.draw(&picture)?;

@@ -288,7 +288,7 @@ mod tests {
             (cell(0, "p"), cell(1, "p"), cell(1, "won/lost")),
             ("–".into(), "1.000".into(), "+2/−1".into())
         );
-        assert_eq!(cell(1, "fresh wording"), "0.0±0.0");
+        assert_eq!(cell(1, "fresh wording"), "0.0 [0.0, 49.0]");
         assert!(
             table.caption.contains("the fastest that is good") && table.caption.contains("50"),
             "{}",

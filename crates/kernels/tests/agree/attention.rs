@@ -130,36 +130,39 @@ fn shared_keys_add_their_gradients() {
 /// A segment gives the same bits alone, in company, and on any number of threads.
 #[test]
 fn a_segment_does_not_know_its_batch() {
-    let heads = Heads { query: 6, kv: 2, dim: 32 };
-    let case = Case::new(heads, packed(&[(70, 70), (33, 300), (200, 200)], None), 15);
-    let pull = noise(case.q.len(), 16);
-    let (whole, grads) = (case.run().0, case.gradients(&pull));
-    for threads in [1, 2, 7] {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        assert_eq!(same(&pool.install(|| case.run()).0, &whole), Ok(()));
-        for (found, expected) in pool.install(|| case.gradients(&pull)).iter().zip(&grads) {
-            assert_eq!(same(found, expected), Ok(()));
+    // Forcing is global and sums are of other lanes on another set: nobody may force one meanwhile.
+    each_isa(|_| {
+        let heads = Heads { query: 6, kv: 2, dim: 32 };
+        let case = Case::new(heads, packed(&[(70, 70), (33, 300), (200, 200)], None), 15);
+        let pull = noise(case.q.len(), 16);
+        let (whole, grads) = (case.run().0, case.gradients(&pull));
+        for threads in [1, 2, 7] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+            assert_eq!(same(&pool.install(|| case.run()).0, &whole), Ok(()));
+            for (found, expected) in pool.install(|| case.gradients(&pull)).iter().zip(&grads) {
+                assert_eq!(same(found, expected), Ok(()));
+            }
         }
-    }
-    let (q_width, k_width) = (heads.query * heads.dim, heads.kv * heads.dim);
-    for segment in &case.segments {
-        let (q, k) = (
-            segment.q.start * q_width..segment.q.end * q_width,
-            segment.k.start * k_width..segment.k.end * k_width,
-        );
-        let alone = Case {
-            heads,
-            segments: packed(&[(segment.q.len(), segment.k.len())], None).0,
-            q: case.q[q.clone()].to_vec(),
-            k: case.k[k.clone()].to_vec(),
-            v: case.v[k.clone()].to_vec(),
-        };
-        assert_eq!(same(&alone.run().0, &whole[q.clone()]), Ok(()));
-        let [gq, gk, gv] = alone.gradients(&pull[q.clone()]);
-        assert_eq!(same(&gq, &grads[0][q]), Ok(()));
-        assert_eq!(same(&gk, &grads[1][k.clone()]), Ok(()));
-        assert_eq!(same(&gv, &grads[2][k]), Ok(()));
-    }
+        let (q_width, k_width) = (heads.query * heads.dim, heads.kv * heads.dim);
+        for segment in &case.segments {
+            let (q, k) = (
+                segment.q.start * q_width..segment.q.end * q_width,
+                segment.k.start * k_width..segment.k.end * k_width,
+            );
+            let alone = Case {
+                heads,
+                segments: packed(&[(segment.q.len(), segment.k.len())], None).0,
+                q: case.q[q.clone()].to_vec(),
+                k: case.k[k.clone()].to_vec(),
+                v: case.v[k.clone()].to_vec(),
+            };
+            assert_eq!(same(&alone.run().0, &whole[q.clone()]), Ok(()));
+            let [gq, gk, gv] = alone.gradients(&pull[q.clone()]);
+            assert_eq!(same(&gq, &grads[0][q]), Ok(()));
+            assert_eq!(same(&gk, &grads[1][k.clone()]), Ok(()));
+            assert_eq!(same(&gv, &grads[2][k]), Ok(()));
+        }
+    });
 }
 
 #[test]

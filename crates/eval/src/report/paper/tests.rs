@@ -52,9 +52,12 @@ fn table_1_has_methods_tasks_speed_ups_and_an_average_without_the_tuned_task() {
     assert_eq!(table.columns, ["Method", "gsm8k", "mbpp", "Avg"]);
     let text: Vec<Vec<&str>> =
         table.rows.iter().map(|r| r.iter().map(|c| c.text.as_str()).collect()).collect();
-    assert_eq!(text[0], ["Entropy (1 tok)", "60.0±24.5 (1.0×)", "60.0±24.5 (1.0×)", "60.0 (1.0×)"]);
+    assert_eq!(
+        text[0],
+        ["Entropy (1 tok)", "60.0 [23.1, 88.2] (1.0×)", "60.0 [23.1, 88.2] (1.0×)", "60.0 (1.0×)"]
+    );
     assert_eq!(text[1][0], "Entropy (2 tok)");
-    assert_eq!(text[2], ["DEMASK", "80.0±20.0 (4.0×)", "80.0±20.0 (4.0×)", "80.0 (4.0×)"]);
+    assert_eq!(text[2], ["DEMASK", "80.0 [37.6, 96.4] (4.0×)", "80.0 [37.6, 96.4] (4.0×)", "80.0 (4.0×)"]);
     assert!(table.rows[2][3].bold && !table.rows[0][3].bold);
     assert!(table.caption.contains("Avg excludes gsm8k"));
     assert!(main_table(&samples(), None, &["arc".into()], Speed::Time).is_err());
@@ -91,7 +94,7 @@ fn table_2_wants_a_run_without_filling() {
     let table = eos_table(&header, &samples()).unwrap();
     assert_eq!(table.rows.len(), 2);
     assert_eq!(table.columns.len(), 1 + 3 * 3);
-    assert_eq!(table.rows[1][7].text, "80.0±20.0");
+    assert_eq!(table.rows[1][7].text, "80.0 [37.6, 96.4]");
     assert!(table.rows[1][7].bold);
     let filled = RunHeader { eos: EosPolicy::FillAfter, ..header };
     assert!(eos_table(&filled, &samples()).unwrap_err().to_string().contains("needs a run with none"));
