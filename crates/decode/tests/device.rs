@@ -53,8 +53,11 @@ fn run(
     std::mem::take(&mut recorder.lock().unwrap().records)
 }
 
+/// Tokens written, positions masked again and passes of a step.
+type Deed = (Vec<(usize, u32)>, Vec<usize>, usize);
+
 /// What every step did to the canvas: positions with tokens, in order of position.
-fn deeds(records: &[StepRecord]) -> Vec<(Vec<(usize, u32)>, Vec<usize>, usize)> {
+fn deeds(records: &[StepRecord]) -> Vec<Deed> {
     let deed = |record: &StepRecord| {
         let mut commits: Vec<(usize, u32)> = record.commits.iter().map(|c| (c.position, c.token)).collect();
         commits.sort_unstable();

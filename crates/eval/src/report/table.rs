@@ -163,9 +163,12 @@ struct Numbers {
     times: String,
 }
 
+/// The ending of a column's name, and what stands in it.
+type NumberColumn = (&'static str, fn(&Numbers) -> &str);
+
 impl Numbers {
     /// What each column of a cell is called and holds.
-    const PARTS: [(&'static str, fn(&Self) -> &str); 5] = [
+    const PARTS: [NumberColumn; 5] = [
         ("", |n| &n.value),
         ("_se", |n| &n.error),
         ("_low", |n| &n.low),

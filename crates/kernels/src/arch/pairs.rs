@@ -120,7 +120,10 @@ impl Simd for Pairs {
     #[inline(always)]
     fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: the token proves the instruction; a word is two `bf16`.
-        unsafe { _mm512_dpbf16_ps(c, core::mem::transmute(a), core::mem::transmute(b)) }
+        unsafe {
+            let pairs = |x: __m512| core::mem::transmute::<__m512, __m512bh>(x);
+            _mm512_dpbf16_ps(c, pairs(a), pairs(b))
+        }
     }
 
     #[inline(always)]

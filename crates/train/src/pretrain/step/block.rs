@@ -73,16 +73,18 @@ pub(super) struct Geometry<'a> {
     pub(super) segments: &'a [Segment],
 }
 
+/// A block: its shape, where its tensors lie in the parameters, and how it multiplies.
+#[derive(Clone, Copy)]
+pub(super) struct Layer<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) places: &'a Places,
+    pub(super) products: Products,
+    pub(super) parameters: &'a [f32],
+}
+
 impl Kept {
-    pub(super) fn forward(
-        &mut self,
-        spec: &Spec,
-        places: &Places,
-        products: Products,
-        parameters: &[f32],
-        geometry: &Geometry<'_>,
-        out: &mut Vec<f32>,
-    ) {
+    pub(super) fn forward(&mut self, layer: Layer<'_>, geometry: &Geometry<'_>, out: &mut Vec<f32>) {
+        let Layer { spec, places, products, parameters } = layer;
         let (d, ffn, q_width, kv_width) = (spec.hidden, spec.ffn, spec.q_width(), spec.kv_width());
         let (rows, asking) = (geometry.positions.len(), geometry.asking);
         let linear = |x: &[f32],
@@ -143,16 +145,14 @@ impl Kept {
     /// From the gradient of the block's output in `scratch.x` `[R, d]` to that of its input `[T, d]`, in the same place.
     pub(super) fn backward(
         &mut self,
-        spec: &Spec,
-        places: &Places,
-        products: Products,
-        parameters: &[f32],
+        layer: Layer<'_>,
         geometry: &Geometry<'_>,
         scratch: &mut Scratch,
         gradient: &mut [f32],
     ) {
-        self.backward_mlp(spec, places, products, parameters, geometry.asking, scratch, gradient);
-        self.backward_attention(spec, places, products, parameters, geometry, scratch, gradient);
+        let Layer { spec, places, products, parameters } = layer;
+        self.backward_mlp(layer, geometry.asking, scratch, gradient);
+        self.backward_attention(layer, geometry, scratch, gradient);
         let (d, rows, asking) = (spec.hidden, geometry.positions.len(), geometry.asking);
         let of = |range: &Range<usize>| &parameters[range.clone()];
         let (q_width, kv_width) = (spec.q_width(), spec.kv_width());
@@ -189,16 +189,8 @@ impl Kept {
     }
 
     /// The MLP half: `scratch.x` becomes the gradient of `mid`.
-    fn backward_mlp(
-        &self,
-        spec: &Spec,
-        places: &Places,
-        products: Products,
-        parameters: &[f32],
-        rows: usize,
-        scratch: &mut Scratch,
-        gradient: &mut [f32],
-    ) {
+    fn backward_mlp(&self, layer: Layer<'_>, rows: usize, scratch: &mut Scratch, gradient: &mut [f32]) {
+        let Layer { spec, places, products, parameters } = layer;
         let (d, ffn) = (spec.hidden, spec.ffn);
         let of = |range: &Range<usize>| &parameters[range.clone()];
         let x = room(&mut scratch.x, rows * d);
@@ -229,14 +221,12 @@ impl Kept {
     /// Attention: leaves the gradients of the projections' outputs in `scratch.{q,k,v}`, and adds those of their weights.
     fn backward_attention(
         &self,
-        spec: &Spec,
-        places: &Places,
-        products: Products,
-        parameters: &[f32],
+        layer: Layer<'_>,
         geometry: &Geometry<'_>,
         scratch: &mut Scratch,
         gradient: &mut [f32],
     ) {
+        let Layer { spec, places, products, parameters } = layer;
         let (d, rows, asking) = (spec.hidden, geometry.positions.len(), geometry.asking);
         let (q_width, kv_width) = (spec.q_width(), spec.kv_width());
         let x = &scratch.x[..asking * d];

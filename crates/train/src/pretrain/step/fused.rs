@@ -10,7 +10,7 @@ use demask_model::Spec;
 use demask_model::layer::{Role, role};
 
 use super::Gradient;
-use super::block::{Geometry, Kept, Places, Scratch};
+use super::block::{Geometry, Kept, Layer, Places, Scratch};
 use super::products::Products;
 use super::rows::{asking, gather, room, scatter_add};
 use crate::error::Result;
@@ -110,24 +110,19 @@ impl Gradient for Fused {
             room(&mut first.x, part.packed.tokens.len() * d),
         );
         let layers = self.spec.layers;
-        for layer in 0..layers {
-            let geometry = if layer + 1 == layers { &some } else { &every };
-            let (kept, after) = self.kept[layer..].split_at_mut(1);
+        let (spec, products) = (&self.spec, self.products);
+        for index in 0..layers {
+            let geometry = if index + 1 == layers { &some } else { &every };
+            let layer = Layer { spec, places: &self.places[index], products, parameters };
+            let (kept, after) = self.kept[index..].split_at_mut(1);
             let out = after.first_mut().map_or(&mut self.last, |next| &mut next.x);
-            kept[0].forward(&self.spec, &self.places[layer], self.products, parameters, geometry, out);
+            kept[0].forward(layer, geometry, out);
         }
         let loss = self.predict(parameters, part, gradient);
-        for layer in (0..layers).rev() {
-            let geometry = if layer + 1 == layers { &some } else { &every };
-            self.kept[layer].backward(
-                &self.spec,
-                &self.places[layer],
-                self.products,
-                parameters,
-                geometry,
-                &mut self.scratch,
-                gradient,
-            );
+        for index in (0..layers).rev() {
+            let geometry = if index + 1 == layers { &some } else { &every };
+            let layer = Layer { spec: &self.spec, places: &self.places[index], products, parameters };
+            self.kept[index].backward(layer, geometry, &mut self.scratch, gradient);
         }
         let rows = part.packed.tokens.len();
         scatter_add(
