@@ -5,7 +5,11 @@
 //! already loaded, with the flags the command line has, so that there is one way from flags to results.
 
 #![allow(clippy::print_stdout, reason = "printing is what this crate is for")]
-#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of flags are help texts")]
+#![allow(
+    rustdoc::bare_urls,
+    rustdoc::broken_intra_doc_links,
+    reason = "doc comments of flags are help texts"
+)]
 #![allow(unreachable_pub, reason = "a binary has no public interface; pub marks what other rooms may use")]
 
 /// Ends a function with a mistake in the call (exit code 2).

@@ -8,6 +8,8 @@ __version__: str
 _Progress = Callable[[int, int, str, str], None] | None
 _Step = tuple[str, tuple[list[int], bytes] | None]
 
+__all__ = ["Answer", "Error", "Model", "Stream", "__version__", "call", "isolate_templates", "main", "set_threads", "strategies", "template_worker"]
+
 class Error(Exception): ...
 
 @final
