@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use demask::eval::task::{self, Split};
 use demask::model::text::Tokenizer;
-use demask::train::pretrain::{Config, Run};
+use demask::train::pretrain::{Config, Precision, Run};
 use demask::train::tokenizer;
 
 use self::examples::Problems;
@@ -75,6 +75,9 @@ fn pretrain(
 ) -> Result<()> {
     let config = Config::read(config)?;
     check_names(&config)?;
+    if config.precision == Precision::Bf16 && !demask::kernels::has_bf16_products() {
+        eprintln!("note: this CPU has no products of bf16 (AVX-512-BF16), so they are f32, at f32's speed");
+    }
     let own = out.join("tokenizer");
     let folder = match tokenizer {
         Some(folder) => folder,
