@@ -61,7 +61,10 @@ impl Distillation {
             stage: vec![Stage {
                 objective: Objective::Certainty,
                 steps: self.steps,
+                mixture: Default::default(),
                 prompt: 0.0,
+                ordered: 0.0,
+                causal: 0.0,
                 entropy: self.entropy.unwrap_or(entropy),
                 block: self.block.unwrap_or(block),
                 rate: Schedule { peak: self.rate, warmup: self.steps / 20, floor: 0.0 },
@@ -94,7 +97,7 @@ pub fn split(mut answers: Vec<Trajectory>, spec: &Spec) -> Result<(OwnAnswers, H
 }
 
 impl ExampleSource for OwnAnswers {
-    fn example(&mut self, index: u64) -> Result<Example> {
+    fn example(&mut self, index: u64, _: &Stage) -> Result<Example> {
         let own = &self.answers[(index % self.answers.len() as u64) as usize];
         // Its end is added again; one that never ended loses its last token for it.
         let response = own.response[..own.written(&self.eos) - 1].to_vec();
@@ -133,9 +136,8 @@ mod tests {
         Spec { shift, vocab: 10, ..Spec::plain("dream", ids) }
     }
 
-    #[test]
-    fn what_is_not_chosen_is_as_published() {
-        let some = Distillation {
+    fn some() -> Distillation {
+        Distillation {
             seed: 0,
             length: 8,
             steps: 40,
@@ -143,7 +145,12 @@ mod tests {
             entropy: None,
             block: None,
             batch_tokens: 64,
-        };
+        }
+    }
+
+    #[test]
+    fn what_is_not_chosen_is_as_published() {
+        let some = some();
         let (dream, llada) = (some.config(&spec(Shift::Global)), some.config(&spec(Shift::None)));
         assert_eq!((dream.stage[0].entropy, dream.stage[0].block), (1.0, 0));
         assert_eq!((llada.stage[0].entropy, llada.stage[0].block), (2.0, 32));
@@ -157,9 +164,14 @@ mod tests {
         let answer = |response: Vec<u32>| Trajectory { prompt: vec![1], response, order: vec![0] };
         let answers =
             vec![answer(vec![2, 8, 8]), answer(vec![3, 4, 5]), answer(vec![6, 8, 8]), answer(vec![7, 8, 8])];
+        let stage = &some().config(&spec(Shift::None)).stage[0];
         let (mut own, held) = split(answers, &spec(Shift::None)).unwrap();
         assert_eq!((own.answers.len(), held.answers.len()), (3, 1));
-        assert_eq!(own.example(0).unwrap().response, [2]);
-        assert_eq!(own.example(4).unwrap().response, [3, 4], "one that never ended loses its last token");
+        assert_eq!(own.example(0, stage).unwrap().response, [2]);
+        assert_eq!(
+            own.example(4, stage).unwrap().response,
+            [3, 4],
+            "one that never ended loses its last token"
+        );
     }
 }

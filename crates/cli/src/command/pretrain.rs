@@ -118,8 +118,10 @@ fn check_names(config: &Config) -> Result<()> {
     let drilled = tasks.iter().filter(|task| task.drill(&mut task::Rng::new(0)).is_some());
     let drills = drilled.map(|task| task::drill_name(task.as_ref()));
     let known: Vec<String> = tasks.iter().map(|task| task.name().to_owned()).chain(drills).collect();
-    match config.data.mixture.keys().find(|part| !known.contains(part)) {
-        Some(name) => bail!("data.mixture: there is no {name:?}; there are {}", known.join(", ")),
+    let mut parts =
+        config.data.mixture.keys().chain(config.stage.iter().flat_map(|stage| stage.mixture.keys()));
+    match parts.find(|part| !known.contains(part)) {
+        Some(name) => bail!("mixture: there is no {name:?}; there are {}", known.join(", ")),
         None => Ok(()),
     }
 }

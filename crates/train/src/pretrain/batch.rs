@@ -4,6 +4,11 @@
 //! Over `k` this is exactly eq. 1 with its Bernoulli masks integrated out (`∫ 1/t · Bin(k; L, t) dt = 1/k`), at a lower
 //! variance; `t` is stratified over the batch.
 //!
+//! Two shares of a diffusion stage leave eq. 1's masks for those that decoding meets. `ordered` canvases know a prefix and
+//! little of the rest: a random mask nearly always shows a result somewhere else in the answer, so it teaches to copy and
+//! hardly ever to compute. `causal` canvases are next-token ones, a lesson in every row. Neither changes what a
+//! conditional should be, only how often it is asked for.
+//!
 //! Invariant: a batch is a function of (seed, position in the stream), so a run resumes from one number.
 
 use demask_decode::batch::fitting;
@@ -25,8 +30,8 @@ pub struct Example {
 
 /// The endless stream of examples.
 pub trait ExampleSource {
-    /// Example number `index`: the same at every call.
-    fn example(&mut self, index: u64) -> Result<Example>;
+    /// Example number `index` of a stage: the same at every call.
+    fn example(&mut self, index: u64, stage: &Stage) -> Result<Example>;
 }
 
 /// Canvases whose loss is computed together.
@@ -72,6 +77,17 @@ struct Canvas {
     weights: Vec<f32>,
     /// What this canvas adds to the normaliser.
     counted: usize,
+    /// Rows see only what is before them.
+    causal: bool,
+}
+
+/// How the masks of a canvas are drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lesson {
+    NextToken,
+    Ordered,
+    Uniform,
+    Halves,
 }
 
 impl<'a> Batches<'a> {
@@ -82,31 +98,43 @@ impl<'a> Batches<'a> {
 
     /// The batch of a stage that starts at example `cursor`.
     pub fn at(&self, source: &mut dyn ExampleSource, cursor: u64, stage: &Stage) -> Result<Batch> {
-        let objective = stage.objective;
         let (mut tokens, mut examples) = (0, Vec::new());
         while tokens < self.data.batch_tokens || examples.is_empty() {
             let index = cursor + examples.len() as u64;
-            let example = self.checked(index, source.example(index)?)?;
-            let length = self.length(index, &example, objective);
+            let example = self.checked(index, source.example(index, stage)?)?;
+            let lesson = self.lesson(index, stage);
+            let length = self.length(index, &example, lesson);
             tokens += example.prompt.len() + length;
-            examples.push((index, example, length));
+            examples.push((index, example, lesson, length));
         }
         let strata = self.strata(cursor, examples.len());
         let count = examples.len() as u64;
         let canvases =
-            examples.into_iter().zip(strata).flat_map(|((index, example, length), t)| match objective {
-                Objective::Autoregressive => vec![self.next_token(example, stage.prompt)],
-                Objective::Diffusion => vec![self.masked(index, example, length, t)],
-                Objective::Certainty => self.halves(index, example, length, stage.block).into(),
+            examples.into_iter().zip(strata).flat_map(|((index, example, lesson, length), t)| match lesson {
+                Lesson::NextToken => vec![self.next_token(example, stage.prompt)],
+                Lesson::Ordered => vec![self.ordered(index, example, length, t)],
+                Lesson::Uniform => vec![self.masked(index, example, length, t)],
+                Lesson::Halves => self.halves(index, example, length, stage.block).into(),
             });
-        let canvases: Vec<Canvas> = canvases.collect();
-        let sure = (objective == Objective::Certainty).then_some(stage.entropy);
-        let normaliser = canvases.iter().map(|canvas| canvas.counted).sum::<usize>() as f32;
-        let causal = objective == Objective::Autoregressive;
-        let shift = causal || self.spec.shift.is_some();
-        let parts = split(&canvases, self.part_tokens)
-            .map(|canvases| part(canvases, causal, shift, normaliser, sure));
-        Ok(Batch { parts: parts.collect(), examples: count, tokens })
+        // Attention is of one kind within a part.
+        let (causal, both): (Vec<Canvas>, Vec<Canvas>) = canvases.partition(|canvas| canvas.causal);
+        let sure = (stage.objective == Objective::Certainty).then_some(stage.entropy);
+        let normaliser = causal.iter().chain(&both).map(|canvas| canvas.counted).sum::<usize>() as f32;
+        let shift = self.spec.shift.is_some();
+        let first = split(&causal, self.part_tokens).map(|some| part(some, true, true, normaliser, None));
+        let then = split(&both, self.part_tokens).map(|some| part(some, false, shift, normaliser, sure));
+        Ok(Batch { parts: first.chain(then).collect(), examples: count, tokens })
+    }
+
+    fn lesson(&self, index: u64, stage: &Stage) -> Lesson {
+        let drawn = self.rng(index).uniform(Purpose::Position, 1 << 32, 0) as f32;
+        match stage.objective {
+            Objective::Autoregressive => Lesson::NextToken,
+            Objective::Certainty => Lesson::Halves,
+            Objective::Diffusion if drawn < stage.causal => Lesson::NextToken,
+            Objective::Diffusion if drawn < stage.causal + stage.ordered => Lesson::Ordered,
+            Objective::Diffusion => Lesson::Uniform,
+        }
     }
 
     fn checked(&self, index: u64, example: Example) -> Result<Example> {
@@ -134,9 +162,9 @@ impl<'a> Batches<'a> {
     }
 
     /// Length of the response part of a canvas, with at least one EOS.
-    fn length(&self, index: u64, example: &Example, objective: Objective) -> usize {
+    fn length(&self, index: u64, example: &Example, lesson: Lesson) -> usize {
         let least = example.response.len() + 1;
-        if objective == Objective::Autoregressive {
+        if lesson == Lesson::NextToken {
             return least;
         }
         let fitting: Vec<usize> =
@@ -159,27 +187,59 @@ impl<'a> Batches<'a> {
 
     fn masked(&self, index: u64, example: Example, length: usize, t: f64) -> Canvas {
         let (start, rng) = (example.prompt.len(), self.rng(index));
-        let mut tokens = example.prompt;
-        tokens.extend(example.response);
-        tokens.resize(start + length, self.eos());
+        let tokens = self.padded(example, length);
         let masked = ((t * length as f64).ceil() as usize).clamp(1, length);
         let mut positions: Vec<usize> = (start..start + length).collect();
         positions.sort_by_key(|&p| (rng.bits(Purpose::Mask, 0, p as u64), p));
         positions.truncate(masked);
         positions.sort_unstable();
-        let targets =
-            positions.iter().map(|&p| std::mem::replace(&mut tokens[p], self.spec.ids.mask)).collect();
         let weights = vec![length as f32 / masked as f32; masked];
-        Canvas { tokens, positions, targets, weights, counted: length }
+        self.hidden(tokens, positions, weights, length)
+    }
+
+    /// A prefix of the response is known, up to a place that `t` chooses between its start and its end, and of what
+    /// follows few tokens or none. The nearer a mask is to that place the more it weighs (`1/(1 + distance)`): what is far
+    /// off cannot be known yet.
+    fn ordered(&self, index: u64, example: Example, length: usize, t: f64) -> Canvas {
+        let (start, rng) = (example.prompt.len(), self.rng(index));
+        let places = example.response.len() + 1;
+        let first = start + ((t * places as f64) as usize).min(places - 1);
+        let tokens = self.padded(example, length);
+        let share = (2.0 * rng.uniform(Purpose::Remask, 2, 0) - 1.0).max(0.0) * 0.6;
+        let known = |p: usize| p > first && rng.uniform(Purpose::Remask, 3, p as u64) < share;
+        let positions: Vec<usize> = (first..start + length).filter(|&p| !known(p)).collect();
+        let near = |p: usize| 1.0 / (1 + p - first) as f32;
+        let all: f32 = positions.iter().map(|&p| near(p)).sum();
+        let weights = positions.iter().map(|&p| near(p) * length as f32 / all).collect();
+        self.hidden(tokens, positions, weights, length)
+    }
+
+    /// Prompt, response and ends up to `length`.
+    fn padded(&self, example: Example, length: usize) -> Vec<u32> {
+        let (start, mut tokens) = (example.prompt.len(), example.prompt);
+        tokens.extend(example.response);
+        tokens.resize(start + length, self.eos());
+        tokens
+    }
+
+    /// The canvas that hides `positions`.
+    fn hidden(
+        &self,
+        mut tokens: Vec<u32>,
+        positions: Vec<usize>,
+        weights: Vec<f32>,
+        counted: usize,
+    ) -> Canvas {
+        let mut hide = |&p: &usize| std::mem::replace(&mut tokens[p], self.spec.ids.mask);
+        let targets = positions.iter().map(&mut hide).collect();
+        Canvas { tokens, positions, targets, weights, counted, causal: false }
     }
 
     /// The same example twice: half of its response masked, then the other half. In blocks, one of them is trained, what is
     /// before it is known and what follows it is masked without loss.
     fn halves(&self, index: u64, example: Example, length: usize, block: usize) -> [Canvas; 2] {
         let (start, rng) = (example.prompt.len(), self.rng(index));
-        let mut tokens = example.prompt;
-        tokens.extend(example.response);
-        tokens.resize(start + length, self.eos());
+        let tokens = self.padded(example, length);
         let trained = match block {
             0 => start..start + length,
             _ => {
@@ -191,12 +251,10 @@ impl<'a> Batches<'a> {
         let first_half = |p: &usize| rng.uniform(Purpose::Mask, 1, *p as u64) < 0.5;
         let (one, other): (Vec<usize>, Vec<usize>) = trained.clone().partition(first_half);
         [(one, 1), (other, 0)].map(|(positions, counted)| {
-            let mut canvas = tokens.clone();
-            let targets =
-                positions.iter().map(|&p| std::mem::replace(&mut canvas[p], self.spec.ids.mask)).collect();
-            canvas[trained.end..].fill(self.spec.ids.mask);
             let weights = vec![1.0 / positions.len().max(1) as f32; positions.len()];
-            Canvas { tokens: canvas, positions, targets, weights, counted }
+            let mut canvas = self.hidden(tokens.clone(), positions, weights, counted);
+            canvas.tokens[trained.end..].fill(self.spec.ids.mask);
+            canvas
         })
     }
 
@@ -209,7 +267,7 @@ impl<'a> Batches<'a> {
         let targets: Vec<u32> = tokens[first..].iter().copied().chain([self.eos()]).collect();
         let positions: Vec<usize> = (first..start + length).collect();
         let weights = positions.iter().map(|&p| if p < start { prompt } else { 1.0 }).collect();
-        Canvas { tokens, positions, targets, weights, counted: length }
+        Canvas { tokens, positions, targets, weights, counted: length, causal: true }
     }
 
     fn eos(&self) -> u32 {
@@ -306,11 +364,79 @@ mod tests {
         assert!(masked > 0);
     }
 
+    /// Canvases of a diffusion stage with these shares, batch by batch: attention, tokens, rows and weights.
+    fn lessons(ordered: f32, causal: f32) -> Vec<BatchPart> {
+        let mut config = Config::parse(SMALL).unwrap();
+        let stage = config.stage.iter_mut().find(|stage| stage.objective == Objective::Diffusion).unwrap();
+        (stage.ordered, stage.causal) = (ordered, causal);
+        let (stage, spec) = (stage.clone(), spec());
+        let batches = Batches::new(&spec, &config.data, 5, 64);
+        let at = |cursor: u64| batches.at(&mut Sums, cursor * 100, &stage).unwrap();
+        (0..40)
+            .map(at)
+            .flat_map(|batch| {
+                let sum: f32 = batch.parts.iter().flat_map(|part| &part.weights).sum();
+                assert!(
+                    (sum - 1.0).abs() < 1e-4,
+                    "whatever its lessons, the weights of a batch sum to one: {sum}"
+                );
+                batch.parts
+            })
+            .collect()
+    }
+
+    #[test]
+    fn ordered_canvases_know_a_prefix_and_ask_first_for_what_follows_it() {
+        let mask = spec().ids.mask;
+        let mut known_later = 0;
+        for part in lessons(1.0, 0.0) {
+            for segment in &part.packed.segments {
+                let tokens = &part.packed.tokens[segment.q.clone()];
+                let first = tokens.iter().position(|&token| token == mask).unwrap();
+                let of = |row: u32| {
+                    segment.q.contains(&(row as usize)).then(|| row as usize - segment.q.start + 1)
+                };
+                let asked: Vec<(usize, f32)> = part
+                    .rows
+                    .iter()
+                    .zip(&part.weights)
+                    .filter_map(|(&row, &w)| Some((of(row)?, w)))
+                    .collect();
+                assert_eq!(asked[0].0, first);
+                for &(position, weight) in &asked {
+                    let ratio = asked[0].1 / weight;
+                    assert!((ratio - (1 + position - first) as f32).abs() < 1e-3, "{asked:?}");
+                }
+                known_later += tokens[first..].iter().filter(|&&token| token != mask).count();
+            }
+        }
+        assert!(known_later > 0, "now and then something after the frontier is known");
+    }
+
+    #[test]
+    fn a_share_of_a_diffusion_stage_is_causal() {
+        let parts = lessons(0.0, 0.5);
+        let count = |causal: bool| -> usize {
+            let some = parts.iter().filter(|part| part.packed.segments[0].causal_offset.is_some() == causal);
+            some.map(|part| part.packed.segments.len()).sum()
+        };
+        let (causal, both) = (count(true), count(false));
+        assert!((0.35..0.65).contains(&(causal as f64 / (causal + both) as f64)), "{causal} {both}");
+        for part in parts {
+            let masks = part.packed.tokens.iter().any(|&token| token == spec().ids.mask);
+            assert_ne!(
+                masks,
+                part.packed.segments[0].causal_offset.is_some(),
+                "next tokens are predicted without masks"
+            );
+        }
+    }
+
     #[test]
     fn the_halves_of_certainty_partition_what_is_trained() {
         let (spec, config) = (spec(), Config::parse(SMALL).unwrap());
         for (index, block) in (0..60).flat_map(|index| [0, 3].map(|block| (index, block))) {
-            let example = Sums.example(index).unwrap();
+            let example = Sums.example(index, &config.stage[0]).unwrap();
             let (start, whole) =
                 (example.prompt.len(), [example.prompt.clone(), example.response.clone()].concat());
             let batches = Batches::new(&spec, &config.data, 5, 64);
@@ -366,7 +492,7 @@ mod tests {
     fn examples_that_do_not_fit_are_named() {
         struct Long;
         impl ExampleSource for Long {
-            fn example(&mut self, _: u64) -> Result<Example> {
+            fn example(&mut self, _: u64, _: &Stage) -> Result<Example> {
                 Ok(Example { prompt: vec![4], response: vec![5; 40] })
             }
         }

@@ -127,10 +127,19 @@ pub struct Stage {
     pub objective: Objective,
     /// Number of updates.
     pub steps: u64,
-    /// Weight of a prompt's token beside one of the response in an autoregressive stage: what the prompts say is
+    /// Weights of the parts of the stream in this stage, in the place of [`Data::mixture`] where there are any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mixture: BTreeMap<String, f64>,
+    /// Weight of a prompt's token beside one of the response in causal canvases: what the prompts say is
     /// learned too, at hardly any cost. Diffusion masks responses only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prompt: f32,
+    /// Share of a diffusion stage's canvases of which a prefix is known and little of the rest, as in decoding.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ordered: f32,
+    /// Share of a diffusion stage's canvases that are trained on the next token under causal attention.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub causal: f32,
     /// Weight of the entropy beside the cross-entropy in a certainty stage.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub entropy: f32,
@@ -217,6 +226,11 @@ impl Config {
         self.stage.iter().map(|stage| stage.steps).sum()
     }
 
+    /// Weights of the parts of the stream in a stage.
+    pub fn mixture<'a>(&'a self, stage: &'a Stage) -> &'a BTreeMap<String, f64> {
+        if stage.mixture.is_empty() { &self.data.mixture } else { &stage.mixture }
+    }
+
     /// The stage of step `step`, and the step within it.
     pub fn stage_at(&self, step: u64) -> Option<(&Stage, u64)> {
         let mut left = step;
@@ -278,11 +292,25 @@ impl Config {
 
 impl Stage {
     fn problem(&self) -> Option<String> {
+        if !self.mixture.is_empty() && !weighs(&self.mixture) {
+            return Some("mixture needs weights that are not negative and not all zero".into());
+        }
         if !(0.0..=1.0).contains(&self.prompt) {
             return Some(format!("prompt is {}, must be between 0 and 1", self.prompt));
         }
-        if self.prompt > 0.0 && self.objective != Objective::Autoregressive {
-            return Some("prompt is for autoregressive stages: diffusion masks responses only".into());
+        if self.prompt > 0.0 && self.objective != Objective::Autoregressive && self.causal == 0.0 {
+            return Some("prompt is for causal canvases: diffusion masks responses only".into());
+        }
+        let shares = [
+            ("ordered", self.ordered),
+            ("causal", self.causal),
+            ("ordered + causal", self.ordered + self.causal),
+        ];
+        if let Some((name, share)) = shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+            return Some(format!("{name} is {share}, must be between 0 and 1"));
+        }
+        if self.ordered + self.causal > 0.0 && self.objective != Objective::Diffusion {
+            return Some("ordered and causal are shares of a diffusion stage".into());
         }
         if !(0.0..=100.0).contains(&self.entropy) {
             return Some(format!("entropy is {}, must be between 0 and 100", self.entropy));
@@ -296,8 +324,7 @@ impl Stage {
 
 impl Data {
     fn problem(&self, max_positions: usize) -> Option<String> {
-        let weights = || self.mixture.values();
-        if weights().any(|w| !(*w >= 0.0 && w.is_finite())) || weights().sum::<f64>() <= 0.0 {
+        if !weighs(&self.mixture) {
             return Some("data.mixture needs weights that are not negative and not all zero".into());
         }
         let ascending = self.lengths.windows(2).all(|pair| pair[0] < pair[1]);
@@ -314,6 +341,10 @@ impl Data {
         }
         (self.batch_tokens == 0).then(|| "data.batch_tokens must be positive".into())
     }
+}
+
+fn weighs(mixture: &BTreeMap<String, f64>) -> bool {
+    mixture.values().all(|weight| *weight >= 0.0 && weight.is_finite()) && mixture.values().sum::<f64>() > 0.0
 }
 
 fn is_zero(value: &f32) -> bool {
@@ -390,6 +421,17 @@ pub(crate) mod tests {
         let cases = [
             ("hidden = 16", "hidden = 15", "model.hidden"),
             ("kv_heads = 1", "kv_heads = 3", "model.kv_heads"),
+            (
+                "objective = \"diffusion\"",
+                "objective = \"diffusion\"\nordered = 0.7\ncausal = 0.7",
+                "ordered + causal",
+            ),
+            (
+                "objective = \"autoregressive\"",
+                "objective = \"autoregressive\"\nordered = 0.5",
+                "diffusion stage",
+            ),
+            ("objective = \"diffusion\"", "objective = \"diffusion\"\nmixture = { sums = 0.0 }", "mixture"),
             ("layers = 2", "layers = 0", "model.layers"),
             ("[8, 12]", "[12, 8]", "data.lengths"),
             ("sums = 1.0", "sums = -1.0", "data.mixture"),

@@ -13,7 +13,7 @@ use super::*;
 pub(crate) struct Sums;
 
 impl ExampleSource for Sums {
-    fn example(&mut self, index: u64) -> Result<Example> {
+    fn example(&mut self, index: u64, _: &Stage) -> Result<Example> {
         let (a, b) = ((index * 7 % 10) as u32, (index * 3 % 9) as u32);
         let mut response = vec![10 + a + b, 10 + a];
         response.resize(2 + (index % 4) as usize, 4);

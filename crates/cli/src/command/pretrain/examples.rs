@@ -1,14 +1,18 @@
 //! The tasks' problems as token ids: prompt in the chat template, response as it is.
 
+use std::collections::BTreeMap;
+
 use demask::eval::task::{self, Mixture, Problem, Split};
 use demask::model::text::{ChatTemplate, Conversation, Message, Tokenizer};
-use demask::train::pretrain::{Config, Error, Example, ExampleSource, Result};
+use demask::train::pretrain::{Config, Error, Example, ExampleSource, Result, Stage};
 
 /// The endless stream of training problems of a config.
 pub(super) struct Problems<'a> {
     config: &'a Config,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
+    /// What `stream` was made with.
+    mixture: BTreeMap<String, f64>,
     stream: Mixture,
     /// Index of the next item of `stream`.
     next: u64,
@@ -16,14 +20,18 @@ pub(super) struct Problems<'a> {
 
 impl<'a> Problems<'a> {
     pub(super) fn new(config: &'a Config, tokenizer: &'a Tokenizer, template: &'a ChatTemplate) -> Self {
-        Self { config, tokenizer, template, stream: stream(config), next: 0 }
+        let mixture = config.data.mixture.clone();
+        let stream = stream(&mixture, config.seed);
+        Self { config, tokenizer, template, mixture, stream, next: 0 }
     }
 }
 
 impl ExampleSource for Problems<'_> {
-    fn example(&mut self, index: u64) -> Result<Example> {
-        if index < self.next {
-            (self.stream, self.next) = (stream(self.config), 0);
+    fn example(&mut self, index: u64, stage: &Stage) -> Result<Example> {
+        let mixture = self.config.mixture(stage);
+        if index < self.next || *mixture != self.mixture {
+            self.mixture.clone_from(mixture);
+            (self.stream, self.next) = (stream(mixture, self.config.seed), 0);
         }
         let skip = usize::try_from(index - self.next).unwrap_or(usize::MAX);
         let problem = self.stream.nth(skip);
@@ -46,6 +54,6 @@ pub(super) fn encode(
     Ok(Example { prompt: tokenizer.encode(&prompt)?, response: tokenizer.encode(&problem.response)? })
 }
 
-fn stream(config: &Config) -> Mixture {
-    task::mixture(&super::weights(&config.data.mixture), Split::Train, config.seed)
+fn stream(mixture: &BTreeMap<String, f64>, seed: u64) -> Mixture {
+    task::mixture(&super::weights(mixture), Split::Train, seed)
 }
