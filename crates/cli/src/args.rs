@@ -254,6 +254,9 @@ pub struct CanvasArgs {
     /// Most passes over a block that has no mask left, while decided tokens may be replaced
     #[arg(long, default_value_t = Editing::POST_STEPS, value_name = "N", requires = "edit_threshold")]
     pub post_steps: usize,
+    /// Run N canvases that may come next beside each pass, and skip the passes that were guessed (self-speculation): the same text in fewer rounds
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub speculate: u32,
     /// Classifier-free guidance; each step then costs two passes
     #[arg(long, default_value_t = 0.0, value_name = "SCALE", allow_negative_numbers = true)]
     pub cfg: f32,
@@ -287,6 +290,7 @@ impl CanvasArgs {
             block_length: self.block_length.map(|n| n as usize),
             cache: self.cache.clone(),
             guidance: self.cfg,
+            speculate: self.speculate as usize,
             editing: self.edit_threshold.map(|threshold| Editing { threshold, post_steps: self.post_steps }),
         }
     }

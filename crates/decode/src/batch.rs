@@ -7,6 +7,7 @@ use demask_kernels::{least_run, on_this_thread, threads};
 use demask_model::{Backbone, Pass, Query, Rows};
 use rayon::prelude::*;
 
+use crate::ahead::Guess;
 use crate::clock::{StepCost, Stopwatch, shared};
 use crate::error::Result;
 use crate::job::Job;
@@ -50,7 +51,8 @@ pub(crate) fn within_budget(
 ) -> Result<()> {
     let mut rest = jobs;
     while !rest.is_empty() {
-        let count = fitting(rest.iter().map(|j| [j.canvas().tokens().len()]), [budget]);
+        let count =
+            fitting(rest.iter().map(|j| [j.canvas().tokens().len() * (1 + j.options().speculate)]), [budget]);
         let (some, later) = rest.split_at_mut(count);
         work(some)?;
         rest = later;
@@ -111,6 +113,28 @@ pub(crate) struct Output<'a> {
     pub(crate) cost: StepCost,
 }
 
+/// What one canvas brings to a pass.
+struct Own {
+    /// Its pass, where speculation has run it already.
+    known: Option<Pass>,
+    /// Canvases to be run beside it.
+    guesses: Vec<Guess>,
+}
+
+impl Own {
+    fn of(job: &mut Job, plan: &Plan) -> Self {
+        let known = job.ahead.take(&job.canvas, plan);
+        let guesses = if known.is_none() { job.ahead.guesses() } else { Vec::new() };
+        Self { known, guesses }
+    }
+
+    /// Rows that are computed for it.
+    fn rows(&self, plan: &Plan) -> usize {
+        let asked = if self.known.is_none() { plan.rows.len() } else { 0 };
+        asked + self.guesses.iter().map(Guess::rows).sum::<usize>()
+    }
+}
+
 /// One forward pass over all canvases, and their logits where one product makes them for all; `beside` such groups are
 /// computed at the same time.
 pub(crate) fn forward(
@@ -121,26 +145,39 @@ pub(crate) fn forward(
 ) -> Result<Passes> {
     let watch = Stopwatch::start();
     let resident = backbone.device().is_some();
-    let queries = jobs.iter_mut().zip(plans).flat_map(|(job, plan)| plan.queries(job, resident));
+    let own: Vec<Own> = jobs.iter_mut().zip(plans).map(|(job, plan)| Own::of(job, plan)).collect();
+    let queries = jobs.iter_mut().zip(plans).zip(&own).flat_map(|((job, plan), own)| {
+        let asked = own.known.is_none().then(|| plan.queries(job, resident));
+        asked.into_iter().flatten().chain(own.guesses.iter().map(move |guess| guess.query(resident)))
+    });
     let mut batch: Vec<Query<'_>> = queries.collect();
     let mut passes = backbone.forward(&mut batch)?.into_iter();
     drop(batch);
-    let forward = shared(watch, beside, plans.iter().map(|p| p.rows.len()).sum());
-    let each = plans.iter().map(|plan| {
-        let pass = passes.next().unwrap_or_default();
-        (pass, plan.unconditional.as_ref().and_then(|_| passes.next()))
-    });
-    let each: Vec<(Pass, Option<Pass>)> = each.collect();
+    let rows: Vec<usize> = own.iter().zip(plans).map(|(own, plan)| own.rows(plan)).collect();
+    let forward = shared(watch, beside, rows.iter().sum());
+    let mut each = Vec::with_capacity(plans.len());
+    let mut run = Vec::with_capacity(plans.len());
+    for ((job, plan), own) in jobs.iter_mut().zip(plans).zip(own) {
+        let asked = own.known.is_none();
+        let pass = own.known.or_else(|| passes.next()).unwrap_or_default();
+        let guide = plan.unconditional.as_ref().filter(|_| asked).and_then(|_| passes.next());
+        run.push(usize::from(asked) + usize::from(guide.is_some()) + own.guesses.len());
+        if !own.guesses.is_empty() {
+            job.ahead.keep(own.guesses.into_iter().zip(passes.by_ref()).collect());
+        }
+        each.push((pass, guide));
+    }
     let watch = Stopwatch::start();
     let predicting = each.iter().map(|(pass, _)| &pass.predicting);
     let logits = if resident { None } else { logits_of_all(backbone, predicting)? };
     let common = shared(watch, beside, plans.iter().map(|p| p.predict.len()).sum());
     let beside = beside.max(plans.len().min(threads())) as f64;
-    let each = each.into_iter().zip(plans).map(|((pass, guide), plan)| {
-        let (forward, common) = (forward(plan.rows.len()), common(plan.predict.len()));
-        let cost = StepCost::new(forward, common, 1 + usize::from(guide.is_some()), beside);
-        (pass, guide, cost)
-    });
+    let each =
+        each.into_iter().zip(plans).zip(rows.into_iter().zip(run)).map(|(((pass, guide), plan), cost)| {
+            let (rows, run) = cost;
+            let cost = StepCost::new(forward(rows), common(plan.predict.len()), run, beside);
+            (pass, guide, cost)
+        });
     Ok(Passes { each: each.collect(), logits, vocab: backbone.spec().vocab })
 }
 

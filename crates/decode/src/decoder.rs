@@ -7,6 +7,7 @@
 use demask_kernels::threads;
 use demask_model::{Backbone, Rows};
 
+use crate::ahead;
 use crate::assistant::{self, Ask};
 use crate::batch::{self, Output};
 use crate::canvas::Canvas;
@@ -69,7 +70,11 @@ impl<'a> Decoder<'a> {
             let edits =
                 job.options.editing.map(|e| e.edits(&job.canvas, plan.editable(), known.decided(plan)));
             let edits = edits.unwrap_or_default();
-            job.commit(Decided { plan, picks, edits, selection, cost: known.output.cost })
+            let next = ahead::likely(job, plan, known.masked(plan), &picks);
+            let taken = picks.len();
+            job.commit(Decided { plan, picks, edits, selection, cost: known.output.cost })?;
+            ahead::guess(job, self.backbone.spec(), &next, taken);
+            Ok(())
         })?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::marginals::Marginal;
 
 /// When a decided token is replaced, and how long a block is looked at.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Editing {
     /// A token is replaced by one whose probability is above this.
     pub threshold: f32,

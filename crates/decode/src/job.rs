@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ahead::Ahead;
 use crate::assistant::{Assistant, Assisted};
 use crate::cache::{CachePolicy, CacheSpec, RowCache, ranges};
 use crate::canvas::{Canvas, EosPolicy, Pick};
@@ -39,6 +40,8 @@ pub struct Options {
     pub cache: CacheSpec,
     /// Decided tokens may be replaced.
     pub editing: Option<Editing>,
+    /// Self-speculation: so many canvases that may come next are run beside each pass. The text is the same.
+    pub speculate: usize,
 }
 
 impl Options {
@@ -57,6 +60,16 @@ impl Options {
         if self.block_length == Some(0) {
             return bad("block length", "0".into(), "must be at least 1");
         }
+        let kept = self.cache.policy().is_some_and(|policy| !policy.is_exact());
+        let alone =
+            [(kept, "a cache"), (self.guidance != 0.0, "guidance"), (self.editing.is_some(), "editing")];
+        if let Some((_, other)) = alone.iter().find(|(set, _)| *set && self.speculate > 0) {
+            return bad(
+                "speculation",
+                self.speculate.to_string(),
+                &format!("cannot be combined with {other}"),
+            );
+        }
         self.editing.map_or(Ok(()), |editing| editing.check())
     }
 }
@@ -68,6 +81,9 @@ pub struct Totals {
     pub steps: usize,
     /// Forward passes, extra ones included (NFE).
     pub forwards: usize,
+    /// Passes that were waited for: canvases that speculation runs side by side are one.
+    #[serde(default)]
+    pub rounds: usize,
     /// Rows that a second model computed.
     #[serde(default)]
     pub assistant_rows: usize,
@@ -85,6 +101,7 @@ impl Totals {
     fn add(&mut self, record: &StepRecord) {
         self.steps += 1;
         self.forwards += record.forwards;
+        self.rounds += usize::from(record.forwards > 0);
         self.assistant_rows += record.assistant_rows;
         self.inner_calls += record.inner_calls;
         self.committed += record.commits.len();
@@ -103,6 +120,8 @@ pub struct Job {
     pub(crate) place: BlockStep,
     pub(crate) cache: Option<RowCache>,
     pub(crate) assistant: Option<Assisted>,
+    /// What speculation has run already.
+    pub(crate) ahead: Ahead,
     /// Blocks whose schedule is over, whether or not they still hold masks.
     pub(crate) passed: usize,
     /// Whether the block of the last step is still edited, with or without masks.
@@ -151,7 +170,17 @@ impl Job {
     ) -> Result<Self> {
         options.check()?;
         strategy.check(&options)?;
-        let policy = strategy.needs().window.map(CachePolicy::trailing).or_else(|| options.cache.policy());
+        let window = strategy.needs().window;
+        if window.is_some() && options.speculate > 0 {
+            let why = format!("{name} keeps keys and values, which speculation cannot");
+            return Err(Error::BadValue {
+                what: "speculation".into(),
+                value: options.speculate.to_string(),
+                why,
+            });
+        }
+        let kept = || options.cache.policy().filter(|_| options.speculate == 0);
+        let policy = window.map(CachePolicy::trailing).or_else(kept);
         let length = canvas.response().len();
         Ok(Self {
             rng: Rng::new(options.seed, options.stream),
@@ -159,6 +188,7 @@ impl Job {
             place: BlockStep { index: usize::MAX, count: 0, step: 0, entered_with: 0, length: 0 },
             cache: policy.map(RowCache::new),
             assistant: None,
+            ahead: Ahead::default(),
             spelling: name.to_owned(),
             canvas,
             options,

@@ -15,6 +15,7 @@
 //! # Ok::<(), demask_decode::Error>(())
 //! ```
 
+mod ahead;
 pub mod assistant;
 pub mod audit;
 pub mod batch;

@@ -53,6 +53,8 @@ pub struct Metrics {
     pub steps: usize,
     /// Forward passes, extra ones included.
     pub forwards: usize,
+    /// Passes that were waited for: canvases that speculation runs side by side are one.
+    pub rounds: usize,
     /// Rows that a second model computed.
     pub assistant_rows: usize,
     /// Layers run again within steps, besides whole passes.
@@ -85,6 +87,7 @@ impl Observer for Metrics {
         self.steps += 1;
         self.tokens = canvas.written();
         self.forwards += record.forwards;
+        self.rounds += usize::from(record.forwards > 0);
         self.assistant_rows += record.assistant_rows;
         self.inner_calls += record.inner_calls;
         self.committed += record.commits.len();

@@ -134,18 +134,7 @@ impl Plan {
             None => (None, None),
             Some(cache) => (Some(reuse(&mut cache.rows)), Some(reuse(&mut cache.guide))),
         };
-        let query = Query {
-            tokens: &job.canvas.tokens()[..self.cut],
-            predict: &self.predict,
-            hidden: self.needs.hidden.map(|row| (self.hidden.as_slice(), row)),
-            attention_layers: self.needs.attention_layers,
-            cache: own,
-            shadow: (!self.verify.is_empty())
-                .then(|| Shadow { block: self.block.clone(), verify: &self.verify }),
-            blocks: self.grid,
-            own_row: self.own_row,
-            resident,
-        };
+        let query = self.query(job.canvas.tokens(), own, resident);
         let guided = self.unconditional.as_ref().map(|tokens| Query {
             tokens,
             predict: &self.predict,
@@ -155,6 +144,37 @@ impl Plan {
             ..Query::default()
         });
         std::iter::once(query).chain(guided)
+    }
+
+    /// The query of the canvas itself.
+    pub(crate) fn query<'a>(
+        &'a self,
+        tokens: &'a [u32],
+        cache: Option<Reuse<'a>>,
+        resident: bool,
+    ) -> Query<'a> {
+        Query {
+            tokens: &tokens[..self.cut],
+            predict: &self.predict,
+            hidden: self.needs.hidden.map(|row| (self.hidden.as_slice(), row)),
+            attention_layers: self.needs.attention_layers,
+            cache,
+            shadow: (!self.verify.is_empty())
+                .then(|| Shadow { block: self.block.clone(), verify: &self.verify }),
+            blocks: self.grid,
+            own_row: self.own_row,
+            resident,
+        }
+    }
+
+    /// Whether another step asks the same of the same tokens.
+    pub(crate) fn asks_as(&self, other: &Self) -> bool {
+        let asked = |plan: &Self| (plan.cut, plan.own_row, plan.needs, plan.block.clone(), plan.grid);
+        asked(self) == asked(other)
+            && self.predict == other.predict
+            && self.hidden == other.hidden
+            && self.verify == other.verify
+            && self.rows == other.rows
     }
 }
 

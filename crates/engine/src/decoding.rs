@@ -48,6 +48,8 @@ pub struct Decoding {
     pub guidance: f32,
     /// Decided tokens may be replaced.
     pub editing: Option<Editing>,
+    /// Canvases that may come next, run beside each pass (self-speculation).
+    pub speculate: usize,
 }
 
 impl Decoding {
@@ -112,6 +114,7 @@ impl Model {
             guidance: decoding.guidance,
             cache: decoding.cache.clone(),
             editing: decoding.editing,
+            speculate: decoding.speculate,
             suppression,
         })
     }

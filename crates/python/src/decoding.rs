@@ -25,6 +25,7 @@ pub(crate) struct Choices {
     block_length: Option<usize>,
     cache: String,
     cfg: f32,
+    speculate: usize,
     edit_threshold: Option<f32>,
     post_steps: Option<usize>,
 }
@@ -54,6 +55,7 @@ impl Choices {
             block_length: self.block_length,
             cache: self.cache.parse().map_err(wrong)?,
             guidance: self.cfg,
+            speculate: self.speculate,
             editing,
         })
     }

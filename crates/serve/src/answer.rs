@@ -324,6 +324,7 @@ pub(crate) fn cost(request: &Request, totals: &Totals) -> Value {
         "seed": request.decoding.seed,
         "steps": totals.steps,
         "forwards": totals.forwards,
+        "rounds": totals.rounds,
         "assistant_rows": totals.assistant_rows,
         "inner_calls": totals.inner_calls,
         "seconds": totals.seconds,

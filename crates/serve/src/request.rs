@@ -62,6 +62,7 @@ impl Request {
             hold_eos: named(fields, "hold_eos")?.unwrap_or_default(),
             block_length: fields.count("block_length", 1, settings.max_tokens)?.or(usual.block_length),
             cache: named(fields, "cache")?.unwrap_or_else(|| usual.cache.clone()),
+            speculate: fields.count("speculate", 0, 64)?.unwrap_or(usual.speculate),
             guidance: fields.number("cfg", 0.0, 100.0)?.unwrap_or(0.0) as f32,
             editing: editing(fields)?.or(usual.editing),
             ..Decoding::default()
@@ -133,6 +134,10 @@ pub(crate) fn documented() -> Vec<(String, Value)> {
             number("decided tokens of the block give way to others above this probability", 0.0, 1.0, 0.9),
         ),
         ("post_steps".to_owned(), count("at most this many passes for edits alone, with edit_threshold", 16)),
+        (
+            "speculate".to_owned(),
+            count("canvases that may come next, run beside each pass: the same text in fewer rounds", 3),
+        ),
         ("cfg".to_owned(), number("classifier-free guidance; a step then costs two passes", 0.0, 100.0, 0.5)),
     ];
     for param in strategy::ALL.iter().flat_map(|entry| entry.params) {

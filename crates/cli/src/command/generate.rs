@@ -185,6 +185,14 @@ pub fn tell(answer: &Answer) {
         s.marginals,
         s.select
     );
+    if m.rounds < m.steps {
+        eprintln!(
+            "speculation: {} of {} guessed, so {} were waited for",
+            counted(m.steps - m.rounds, "step"),
+            m.steps,
+            counted(m.rounds, "round")
+        );
+    }
     if m.assistant_rows + m.inner_calls > 0 {
         let rows = counted(m.assistant_rows, "row");
         eprintln!(

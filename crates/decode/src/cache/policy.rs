@@ -45,6 +45,11 @@ impl CachePolicy {
     pub fn trailing(window: usize) -> Self {
         Self { reach: Reach::Trailing { window }, on_entry: false, refresh: 0, warmup: 0 }
     }
+
+    /// Whether it keeps only what is final, so that nothing it keeps differs from what would be computed.
+    pub fn is_exact(&self) -> bool {
+        self.reach == Reach::Blocks
+    }
 }
 
 /// A policy's entry.

@@ -136,6 +136,11 @@ pub trait Strategy: Send {
     /// The assistant's logits for a draft: a row for each position from [`Draft::from`] to one past its last token.
     fn on_answer(&mut self, _rows: Rows) {}
 
+    /// How likely a mask that this step leaves is to be taken next: what speculation guesses by. It decides no token.
+    fn likeliness(&self, marginal: &Marginal) -> f32 {
+        marginal.raw.top1
+    }
+
     /// Chooses the positions of this step.
     fn select(&mut self, step: &Step<'_>) -> Result<Selection>;
 }

@@ -161,6 +161,15 @@ impl Strategy for Ranked {
         self.discount.needs(Needs { dtype: self.dtype, ..Needs::default() })
     }
 
+    fn likeliness(&self, marginal: &Marginal) -> f32 {
+        match self.score {
+            Score::Entropy => -marginal.raw.entropy,
+            Score::Margin => marginal.raw.top1 - marginal.raw.top2,
+            Score::Top1 | Score::Sampled => marginal.raw.top1,
+            Score::Order | Score::Random => 0.0,
+        }
+    }
+
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let mut scores: Vec<f32> =
             step.masked.iter().zip(step.marginals).map(|(&p, m)| self.score(step, p, m)).collect();

@@ -35,6 +35,8 @@ pub struct Line {
     pub steps: f64,
     /// Mean forward passes, extra ones included.
     pub forwards: f64,
+    /// Mean passes that were waited for, where speculation ran several side by side; else 0.
+    pub rounds: f64,
     /// Mean rows of a second model.
     pub assistant_rows: f64,
     /// Mean layers run again, besides whole passes.
@@ -68,6 +70,7 @@ impl Line {
             strict: Share::of(count(&|s| s.correct && s.strict.unwrap_or(true)), n),
             steps: sum(&|s| s.steps as f64) / n.max(1) as f64,
             forwards: forwards / n.max(1) as f64,
+            rounds: sum(&|s| s.rounds as f64) / n.max(1) as f64,
             assistant_rows: sum(&|s| s.assistant_rows as f64) / n.max(1) as f64,
             inner_calls: sum(&|s| s.inner_calls as f64) / n.max(1) as f64,
             tokens_per_forward: tokens / forwards.max(1.0),
@@ -94,6 +97,7 @@ impl Line {
             strict: Share::mean(&lines.iter().map(|l| l.strict).collect::<Vec<_>>()),
             steps: mean(&|l| l.steps),
             forwards: mean(&|l| l.forwards),
+            rounds: mean(&|l| l.rounds),
             assistant_rows: mean(&|l| l.assistant_rows),
             inner_calls: mean(&|l| l.inner_calls),
             tokens_per_forward: mean(&|l| l.tokens_per_forward),
@@ -111,6 +115,9 @@ impl Line {
     /// Mean forward passes, and what besides them an item took, where it did.
     pub fn nfe(&self) -> String {
         let mut text = format!("{:.1}", self.forwards);
+        if self.rounds > 0.0 {
+            text += &format!(" in {:.1} rounds", self.rounds);
+        }
         for (count, what) in [(self.assistant_rows, "assistant rows"), (self.inner_calls, "inner calls")] {
             if count > 0.0 {
                 text += &format!(" + {count:.1} {what}");
@@ -288,6 +295,7 @@ impl Summary {
                 "assistant_rows",
                 "inner_calls",
                 "extra_seconds",
+                "rounds",
             ],
         );
         for line in self.cells.iter().chain(&self.means) {
@@ -316,6 +324,7 @@ impl Summary {
                 number(line.assistant_rows),
                 number(line.inner_calls),
                 number(line.seconds.extra),
+                number(line.rounds),
             ];
             table.rows.push(row.into_iter().map(Into::into).collect());
         }

@@ -125,6 +125,7 @@ impl Cell<'_> {
             tokens: canvas.text_tokens().len(),
             steps: totals.steps,
             forwards: totals.forwards,
+            rounds: if self.plan.decoding.speculate > 0 { totals.rounds } else { 0 },
             assistant_rows: totals.assistant_rows,
             inner_calls: totals.inner_calls,
             seconds: Spent {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use demask_decode::dependency::{Predictor, Understanding};
-use demask_decode::{CacheSpec, EosPolicy, Sampling, StrategySpec};
+use demask_decode::{CacheSpec, Editing, EosPolicy, Sampling, StrategySpec};
 use demask_engine::{Decoding, Model};
 use demask_model::checkpoint::write::replace;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,12 @@ pub struct RunHeader {
     pub cache: CacheSpec,
     /// Classifier-free guidance.
     pub guidance: f32,
+    /// Decided tokens may be replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub editing: Option<Editing>,
+    /// Canvases run beside each pass.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub speculate: usize,
     /// Subtracted from the logits of the end of sequence.
     pub eos_penalty: f32,
     /// No end of sequence among this many first tokens.
@@ -75,6 +81,8 @@ impl RunHeader {
             block_length: decoding.block_length,
             cache: decoding.cache.clone(),
             guidance: decoding.guidance,
+            editing: decoding.editing,
+            speculate: decoding.speculate,
             eos_penalty: decoding.eos_penalty,
             min_new_tokens: decoding.min_length,
             hold_eos: decoding.hold_eos.to_string(),
@@ -144,6 +152,9 @@ pub struct Sample {
     pub steps: usize,
     /// Forward passes, extra ones included (NFE).
     pub forwards: usize,
+    /// Passes that were waited for, where speculation ran several side by side.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub rounds: usize,
     /// Rows that a second model computed.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub assistant_rows: usize,

@@ -169,7 +169,7 @@ class Model:
         """Decodes a prompt, a conversation, token ids, or a list of any of these (then a list comes back).
 
         ``options`` are those of the command line: ``max_new_tokens``, ``min_new_tokens``, ``temperature``, ``top_p``,
-        ``top_k``, ``sampler``, ``seed``, ``eos``, ``eos_penalty``, ``hold_eos``, ``block_length``, ``cache``, ``cfg``,
+        ``top_k``, ``sampler``, ``seed``, ``eos``, ``eos_penalty``, ``hold_eos``, ``block_length``, ``cache``, ``cfg``, ``speculate``,
         ``edit_threshold``, ``post_steps``. ``raw`` takes a text as it is, without the chat template. ``trace`` keeps the steps,
         with ``dependency`` also their matrices. Of a list, up to ``token_budget`` tokens are decoded together; the answer to
         the first is what it would be alone, and at temperature 0 that of every one is.
@@ -337,6 +337,7 @@ DEFAULTS: dict[str, Any] = {
     "block_length": None,
     "cache": "auto",
     "cfg": 0.0,
+    "speculate": 0,
     "edit_threshold": None,
     "post_steps": None,
 }

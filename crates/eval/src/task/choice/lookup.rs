@@ -1,13 +1,37 @@
 //! Pure look-ups: which label an option has, and which option a label. What the other questions need after their finding.
 
 use super::super::Rng;
+use super::super::book::fill;
 use super::super::lexicon::{self, NounKind, Wording, capital};
 use super::draw::ask;
 use super::layout::{self, Stem};
 use super::{Problem, Question, problem};
 
-/// One look-up among `count` options.
-pub(super) fn draw(rng: &mut Rng, wording: Wording, count: usize) -> Problem {
+/// The label of every option, in any order: as many look-ups as there are options in one answer.
+pub(super) fn every(rng: &mut Rng, wording: Wording, count: usize) -> Problem {
+    let (options, labels) = options(rng, wording, count);
+    let stem = ask(rng, wording, "label of each", &[]);
+    let mut order: Vec<usize> = (0..count).collect();
+    rng.shuffle(&mut order);
+    let wordings = [
+        ("{v}, which is {l}", "; ", "."),
+        ("{V} is option {l}.", " ", ""),
+        ("{v}. The answer is {l}.", "\n", ""),
+    ]
+    .map(|(pattern, between, end)| {
+        let one = |&at: &usize| {
+            fill(pattern, &[("v", &options[at]), ("V", &capital(&options[at])), ("l", &labels[at])])
+        };
+        order.iter().map(one).collect::<Vec<_>>().join(between) + end
+    });
+    // The checker reads the last label of a response.
+    let answer = order.last().copied().unwrap_or(0);
+    let question = Question { options, labels: labels.clone(), answer, wordings: wordings.into() };
+    finish(rng, wording, &stem, &labels, question)
+}
+
+/// Numbers or words, and their labels.
+fn options(rng: &mut Rng, wording: Wording, count: usize) -> (Vec<String>, Vec<String>) {
     let numeric = rng.below(3) > 0;
     let options: Vec<String> = if numeric {
         let pool: Vec<i64> = (0..=if rng.coin() { 40 } else { 120 }).collect();
@@ -16,6 +40,12 @@ pub(super) fn draw(rng: &mut Rng, wording: Wording, count: usize) -> Problem {
         words(rng, wording, count)
     };
     let labels = layout::labels(rng, count, numeric);
+    (options, labels)
+}
+
+/// One look-up among `count` options.
+pub(super) fn draw(rng: &mut Rng, wording: Wording, count: usize) -> Problem {
+    let (options, labels) = options(rng, wording, count);
     let at = rng.below(count);
     let (text, label) = (&options[at], &labels[at]);
     // A small "a" that is asked about reads as a word.

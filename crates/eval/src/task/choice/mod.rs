@@ -81,11 +81,15 @@ impl Task for Choice {
         self.compose(rng, wording, drawn)
     }
 
-    /// Look-ups by label and by text, and computed numbers among few options.
+    /// Look-ups by label and by text, all labels at once, and computed numbers among few options.
     fn drill(&self, rng: &mut Rng) -> Option<Problem> {
         let wording = Wording::Usual;
         Some(match rng.below(10) {
-            0..7 => {
+            0..5 => {
+                let count = layout::count(rng).min(6);
+                lookup::every(rng, wording, count)
+            }
+            5..8 => {
                 let count = layout::count(rng);
                 lookup::draw(rng, wording, count)
             }
