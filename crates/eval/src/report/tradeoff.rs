@@ -1,5 +1,6 @@
 //! Figure 1 of the paper: accuracy against mean forward passes, each with its 95 % interval. DEMASK has its own strong
-//! colour, the others are quiet and have shapes of their own; methods are named beside their points, where no line is.
+//! colour, the others are quiet and have shapes of their own; methods are named beside their points, where no line is,
+//! and those that find no room there in a column at the side.
 //! Darker is a higher confidence threshold; the Pareto frontier of a method is dashed, the one-token baseline dotted.
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use plotters::prelude::*;
 use crate::report::frontier::{Point, frontier, methods};
 use crate::report::labels::{Labels, Segment};
 use crate::report::summary::is_one_token_entropy;
-use demask_plot::{DEMASK, Drawn, FONT, Figure, MUTED};
+use demask_plot::{DEMASK, Drawn, FONT, Figure, MUTED, extent};
 
 /// Sizes of text: a column of a paper is little more than half as wide as the picture.
 const TITLE: u32 = 16;
@@ -21,6 +22,10 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 const RULE: RGBColor = RGBColor(232, 232, 232);
 /// Keys that are a confidence threshold, in the order they are looked for.
 const CONFIDENCE: [&str; 4] = ["conf", "gamma", "threshold", "high"];
+/// More methods than this need room for their names, and a column for those that find none.
+const FEW: usize = 12;
+/// Width of that column.
+const COLUMN: u32 = 130;
 /// More points than this, and only those that count get an interval.
 const CROWD: usize = 40;
 
@@ -41,6 +46,10 @@ impl Tradeoff<'_> {
         let mut series: Vec<(&str, Vec<&Point>)> = methods(self.points).into_iter().map(of).collect();
         series.sort_by_key(|(name, _)| is_demask(name));
         series
+    }
+
+    fn many(&self) -> bool {
+        self.series().len() > FEW
     }
 
     fn range(values: impl Iterator<Item = f64>, least: f64) -> std::ops::Range<f64> {
@@ -64,8 +73,7 @@ impl Tradeoff<'_> {
 
 impl Figure for Tradeoff<'_> {
     fn size(&self) -> (u32, u32) {
-        // Many methods need room for their names.
-        if self.series().len() > 12 { (680, 560) } else { (600, 420) }
+        if self.many() { (680 + COLUMN, 560) } else { (600, 420) }
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
@@ -80,6 +88,7 @@ impl Figure for Tradeoff<'_> {
         let mut chart = ChartBuilder::on(area)
             .caption(&self.title, (FONT, TITLE))
             .margin(10)
+            .margin_right(if self.many() { COLUMN } else { 10 })
             .x_label_area_size(46)
             .y_label_area_size(58)
             .build_cartesian_2d(x.clone(), y)?;
@@ -105,7 +114,7 @@ impl Figure for Tradeoff<'_> {
         }
         let series = self.series();
         for (number, (name, points)) in series.iter().enumerate() {
-            self.draw_series(&mut chart, Look::of(name, number), points)?;
+            self.draw_series(&mut chart, area, Look::of(name, number), points)?;
         }
         self.name_points(&chart, area, &series)
     }
@@ -133,6 +142,26 @@ impl Look {
     }
 }
 
+impl Look {
+    /// One marker at a pixel; at shade 1 in its own colour.
+    fn mark<DB: DrawingBackend>(
+        self,
+        area: &DrawingArea<DB, Shift>,
+        at: (i32, i32),
+        shade: f64,
+    ) -> Drawn<DB> {
+        let (inside, line) = (lighter(self.colour, shade).filled(), self.colour.stroke_width(1));
+        let Some(corners) = corners(self.shape) else {
+            let size = if self.large { 6 } else { 4 };
+            area.draw(&Circle::new(at, size, inside))?;
+            return area.draw(&Circle::new(at, size, line));
+        };
+        let corners: Vec<(i32, i32)> = corners.into_iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
+        area.draw(&Polygon::new(corners.clone(), inside))?;
+        area.draw(&PathElement::new(closed(&corners), line))
+    }
+}
+
 fn is_demask(method: &str) -> bool {
     method.starts_with("demask")
 }
@@ -141,10 +170,11 @@ impl Tradeoff<'_> {
     fn draw_series<DB: DrawingBackend>(
         &self,
         chart: &mut Chart<'_, DB>,
+        area: &DrawingArea<DB, Shift>,
         look: Look,
         points: &[&Point],
     ) -> Drawn<DB> {
-        let Look { colour, shape, large } = look;
+        let Look { colour, large, .. } = look;
         let at = |p: &Point| (p.forwards, 100.0 * p.accuracy.value);
         let front: Vec<(f64, f64)> = frontier(points).into_iter().map(at).collect();
         if front.len() > 1 {
@@ -159,19 +189,7 @@ impl Tradeoff<'_> {
             chart.draw_series(ends.map(cap))?;
         }
         for (point, shade) in points.iter().zip(shades(points)) {
-            let (inside, line) = (lighter(colour, shade).filled(), colour.stroke_width(1));
-            let here = EmptyElement::at(at(point));
-            match corners(shape) {
-                None => {
-                    let size = if large { 6 } else { 4 };
-                    let [disc, edge] = [inside, line].map(|style| Circle::new((0, 0), size, style));
-                    chart.draw_series([here + disc + edge])?;
-                }
-                Some(shape) => {
-                    let outline = PathElement::new(closed(&shape), line);
-                    chart.draw_series([here + Polygon::new(shape, inside) + outline])?;
-                }
-            }
+            look.mark(area, chart.backend_coord(&at(point)), shade)?;
             if self.chosen.contains(point) {
                 let ring = Circle::new((0, 0), 10, colour.stroke_width(2));
                 chart.draw_series([EmptyElement::at(at(point)) + ring])?;
@@ -214,6 +232,7 @@ impl Tradeoff<'_> {
             order.extend(best.map(|point| (number, *name, *point)));
         }
         order.sort_by_key(|(_, name, point)| (!is_demask(name), !self.counts(point)));
+        let mut unplaced = Vec::new();
         for (number, name, point) in order {
             let one = is_one_token_entropy(&point.strategy);
             let text = match self.chosen.contains(&point) {
@@ -222,7 +241,10 @@ impl Tradeoff<'_> {
                 false => name.to_owned(),
             };
             let size = if is_demask(name) { TEXT } else { SMALL };
-            let Some(place) = labels.place(of(point), &text, size) else { continue };
+            let Some(place) = labels.place(of(point), &text, size) else {
+                unplaced.push((Look::of(name, number), text));
+                continue;
+            };
             let colour = Look::of(name, number).colour;
             if let Some(Segment(from, to)) = place.leader {
                 area.draw(&PathElement::new([from, to], colour.mix(0.5).stroke_width(1)))?;
@@ -230,6 +252,13 @@ impl Tradeoff<'_> {
             // Grey of a marker is too light for letters.
             let ink = if is_demask(name) { DEMASK } else { darker(colour) };
             area.draw(&Text::new(text, (place.left, place.top), (FONT, size).into_font().color(&ink)))?;
+        }
+        for (row, (look, text)) in unplaced.into_iter().enumerate() {
+            let (left, middle) = (across.end + 14, down.start + 12 + 20 * row as i32);
+            look.mark(area, (left, middle), 1.0)?;
+            let (style, height) =
+                ((FONT, SMALL).into_font().color(&darker(look.colour)), extent(&text, f64::from(SMALL)).1);
+            area.draw(&Text::new(text, (left + 10, middle - height as i32 / 2), style))?;
         }
         Ok(())
     }
@@ -321,6 +350,24 @@ mod tests {
         let svg = std::fs::read_to_string(folder.path().join("figure.svg")).unwrap();
         assert!(svg.contains("demask:tau=0.04,gamma=0.9") && svg.contains("accuracy (%)"));
         assert!(std::fs::metadata(folder.path().join("figure.png")).unwrap().len() > 1000);
+    }
+
+    #[test]
+    fn in_a_crowd_every_method_is_named_somewhere() {
+        let names =
+            demask_decode::strategy::ALL.iter().map(|entry| entry.name).filter(|name| *name != "origin");
+        let points: Vec<Point> = names
+            .clone()
+            .enumerate()
+            .map(|(i, name)| point(name, 7.0 + 0.11 * (i % 7) as f64, 0.9 + 0.002 * (i % 5) as f64))
+            .collect();
+        let folder = tempfile::tempdir().unwrap();
+        let figure = Tradeoff { title: "t".into(), points: &points, chosen: Vec::new() };
+        demask_plot::write(&folder.path().join("figure"), &figure).unwrap();
+        let svg = std::fs::read_to_string(folder.path().join("figure.svg")).unwrap();
+        for name in names {
+            assert!(svg.contains(&format!("aria-label=\"{name}")), "{name} is not named");
+        }
     }
 
     #[test]

@@ -93,6 +93,7 @@ mod tests {
             tokens: 4,
             steps: 2,
             forwards: 2,
+            rounds: 0,
             assistant_rows: 0,
             inner_calls: 0,
             seconds: Spent::default(),

@@ -390,7 +390,7 @@ mod tests {
         let mask = spec().ids.mask;
         let mut known_later = 0;
         for part in lessons(1.0, 0.0) {
-            for segment in &part.packed.segments {
+            for segment in part.packed.segments.iter() {
                 let tokens = &part.packed.tokens[segment.q.clone()];
                 let first = tokens.iter().position(|&token| token == mask).unwrap();
                 let of = |row: u32| {

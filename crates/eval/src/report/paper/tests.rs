@@ -28,6 +28,7 @@ pub(in crate::report) fn sample(
         tokens: 4,
         steps: 4,
         forwards: 4,
+        rounds: 0,
         assistant_rows: 0,
         inner_calls: 0,
         seconds: Spent { wall, ..Spent::default() },

@@ -21,6 +21,7 @@ fn sample(strategy: &str, task: &str, index: usize, correct: bool, forwards: usi
         tokens: 8,
         steps: forwards,
         forwards,
+        rounds: 0,
         assistant_rows: 0,
         inner_calls: 0,
         seconds: Spent { wall: forwards as f64 / 10.0, ..Spent::default() },
