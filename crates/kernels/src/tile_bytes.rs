@@ -4,7 +4,7 @@
 //! Invariant: the byte products are summed exactly; one multiplication of the scales and one fused multiply-add follow,
 //! then one more for the offset.
 
-use crate::arch::{COLS, Dot, DotOp, MOST_ROWS, MOST_VECTORS};
+use crate::arch::{Ahead, COLS, Dot, DotOp, MOST_ROWS, MOST_VECTORS};
 
 /// Rows of activations times one or more panels of weights.
 pub(crate) struct Tile<'a, D: Dot> {
@@ -18,6 +18,8 @@ pub(crate) struct Tile<'a, D: Dot> {
     pub(crate) scales: &'a [f32],
     pub(crate) starts: &'a [i32],
     pub(crate) panels: &'a [Panel<'a, D>],
+    /// Packed weights of the panels that come next, of one length; none where nothing does.
+    pub(crate) next: [&'a [u8]; MOST_VECTORS],
     /// `[rows, panels * COLS]`.
     pub(crate) c: &'a mut [f32],
 }
@@ -50,7 +52,13 @@ impl<D: Dot> Tile<'_, D> {
         assert!(self.panels.iter().all(covers) && width <= MOST_VECTORS * D::LANES);
         let shifted = self.panels.iter().all(|p| p.offsets.is_some());
         assert!(shifted || self.panels.iter().all(|p| p.offsets.is_none()), "offsets for all panels or none");
+        let (tiles, rest) = (rows / D::ROWS, rows % D::ROWS);
+        let (ahead, share) = self.ahead();
         let mut call = Call::<D> {
+            ahead,
+            share,
+            tiles: tiles + usize::from(rest > 0),
+            tile: 0,
             steps: self.steps,
             acts: self.acts.as_ptr(),
             filled: self.filled,
@@ -74,7 +82,6 @@ impl<D: Dot> Tile<'_, D> {
                 to[v] = offsets.as_ptr().wrapping_add(col);
             }
         }
-        let (tiles, rest) = (rows / D::ROWS, rows % D::ROWS);
         // SAFETY: the checks above are the contract of `rows` for all rows; the second call begins where the first ends.
         unsafe {
             if tiles > 0 {
@@ -84,6 +91,24 @@ impl<D: Dot> Tile<'_, D> {
                 call.below(tiles * D::ROWS).rows(dot, rest, vectors, 1);
             }
         }
+    }
+}
+
+impl<D: Dot> Tile<'_, D> {
+    /// Each vector's share of what comes next: of a panel that several vectors share, each takes its part. Where nothing
+    /// comes next, what is read anyway.
+    #[inline(always)]
+    fn ahead(&self) -> ([*const u8; MOST_VECTORS], usize) {
+        let (vectors, each) = (self.panels.len() * COLS / D::LANES, COLS / D::LANES);
+        let share = self.next[0].len() / each;
+        let mut from = [self.acts.as_ptr().cast(); MOST_VECTORS];
+        for (v, from) in from.iter_mut().enumerate().take(vectors) {
+            let next = self.next[v / each];
+            if !next.is_empty() {
+                *from = next.as_ptr().wrapping_add(v % each * share);
+            }
+        }
+        (from, share)
     }
 }
 
@@ -100,6 +125,12 @@ struct Call<D: Dot> {
     weight_offsets: Option<[*const f32; MOST_VECTORS]>,
     c: *mut f32,
     c_row: usize,
+    /// Where each vector's share of what comes next begins, and its bytes.
+    ahead: [*const u8; MOST_VECTORS],
+    share: usize,
+    /// Tiles below each other, which divide that between them, and which of them is next.
+    tiles: usize,
+    tile: usize,
 }
 
 impl<D: Dot> Call<D> {
@@ -111,6 +142,7 @@ impl<D: Dot> Call<D> {
             scales: self.scales.wrapping_add(i),
             starts: self.starts.wrapping_add(i),
             c: self.c.wrapping_add(i * self.c_row),
+            tile: self.tile + i.div_ceil(D::ROWS),
             ..self
         }
     }
@@ -166,7 +198,12 @@ impl<D: Dot> Call<D> {
                     *sum = dot.start(*self.starts.add(i), self.weight_starts[v]);
                 }
             }
-            dot.steps(&mut sum, self.acts, self.weights, self.steps);
+            let ahead = Ahead {
+                from: self.ahead,
+                at: self.share * self.tile / self.tiles,
+                by: self.share * Ahead::STEPS / (self.tiles * self.steps).max(1),
+            };
+            dot.steps(&mut sum, self.acts, self.weights, self.steps, ahead);
             for (i, sum) in sum.iter().enumerate() {
                 let (scale, c) = (*self.scales.add(i), self.c.add(i * self.c_row));
                 // The start of a row's sums is minus eight times the sum of its bytes; both are exact in `f32`.

@@ -13,6 +13,36 @@ pub(crate) const COLS: usize = 16;
 /// Depths interleaved in a panel.
 pub(crate) const DEPTH: usize = 4;
 
+/// Weights that are multiplied next, which a tile prefetches while it multiplies: spread over the steps of all tiles, so that
+/// no more lines are on their way at once than the CPU can wait for.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    /// Where each vector's share begins. Any address is allowed.
+    pub(crate) from: [*const u8; MOST_VECTORS],
+    /// How far a tile is, in bytes.
+    pub(crate) at: usize,
+    /// Bytes further after each [`Ahead::STEPS`].
+    pub(crate) by: usize,
+}
+
+impl Ahead {
+    /// Steps between two prefetches.
+    pub(crate) const STEPS: usize = 2;
+
+    /// Prefetches the next line of each of `vectors` shares.
+    #[inline(always)]
+    pub(crate) fn fetch(&mut self, simd: impl Simd, vectors: usize) {
+        const LINE: usize = 64;
+        for from in &self.from[..vectors] {
+            simd.prefetch(from.wrapping_add(self.at).cast());
+            if self.by > LINE {
+                simd.prefetch(from.wrapping_add(self.at + LINE).cast());
+            }
+        }
+        self.at += self.by;
+    }
+}
+
 /// A computation with the byte products of `D`; the rules of [`super::Op`] hold.
 pub(crate) trait DotOp<D> {
     type Out;
@@ -134,11 +164,13 @@ pub(crate) trait Dot: Copy + Send + Sync {
         mut acts: *const Self::Act,
         mut weights: [*const Self::Weight; MOST_VECTORS],
         steps: usize,
+        mut ahead: Ahead,
     ) {
         // SAFETY: passed on.
         unsafe {
             // Two steps at a time, so that the loop itself costs little.
             for _ in 0..steps / 2 {
+                ahead.fetch(self.float(), V);
                 step(self, sum, acts, weights, 0);
                 step(self, sum, acts, weights, 1);
                 acts = acts.add(2 * Self::ROWS * Self::STEP);

@@ -8,7 +8,7 @@ use core::arch::x86_64::*;
 use super::avx2::Avx2;
 use super::dot::offset_start;
 use super::nibbles::{self, BLOCK, OFFSET, Unpack};
-use super::{COLS, DEPTH, Dot, DotOp, MOST_VECTORS, madd};
+use super::{Ahead, COLS, DEPTH, Dot, DotOp, MOST_VECTORS, madd};
 
 /// Steps whose pairs of products fit a 16-bit word together: `8 · 2 · 15 · 127 < 2¹⁵`.
 const SHORT: usize = 8;
@@ -130,10 +130,14 @@ impl Dot for Maddubs {
         mut acts: *const i8,
         mut weights: [*const u8; MOST_VECTORS],
         steps: usize,
+        mut ahead: Ahead,
     ) {
         // SAFETY: the contract covers `steps` steps; pointers are only formed beyond the last.
         unsafe {
             for _ in 0..steps / SHORT {
+                for _ in 0..SHORT / Ahead::STEPS {
+                    ahead.fetch(self.0, V);
+                }
                 self.short::<R, V>(sum, acts, weights, SHORT);
                 acts = acts.add(SHORT * Self::ROWS * DEPTH);
                 weights = weights.map(|w| w.wrapping_add(SHORT * COLS * DEPTH));

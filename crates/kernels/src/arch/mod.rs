@@ -20,7 +20,7 @@ pub(crate) mod pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 
-pub(crate) use dot::{COLS, DEPTH, Dot, DotOp, MOST_ROWS, MOST_VECTORS, WithDot, round};
+pub(crate) use dot::{Ahead, COLS, DEPTH, Dot, DotOp, MOST_ROWS, MOST_VECTORS, WithDot, round};
 use half::{bf16, f16};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use maddubs::Maddubs;

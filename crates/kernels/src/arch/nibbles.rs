@@ -4,7 +4,7 @@
 //! `d`, the high half depth `d + 4`, each `w + 8` (0..=15). Two halves are therefore two blocks of a byte panel.
 
 use super::dot::offset_start;
-use super::{COLS, DEPTH, Dot, DotOp, MOST_VECTORS};
+use super::{Ahead, COLS, DEPTH, Dot, DotOp, MOST_VECTORS};
 use crate::arch::generic::Generic;
 
 /// Depths interleaved in a panel.
@@ -144,8 +144,9 @@ impl<D: Dot<Act = i8, Weight = u8> + Unpack> Dot for Nibbles<D> {
         acts: *const i8,
         weights: [*const u8; MOST_VECTORS],
         steps: usize,
+        ahead: Ahead,
     ) {
         // SAFETY: same contract.
-        unsafe { self.0.steps(sum, acts, weights, steps) }
+        unsafe { self.0.steps(sum, acts, weights, steps, ahead) }
     }
 }

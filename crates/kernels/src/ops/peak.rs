@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::arch::{COLS, Dot, DotOp, MAX_LANES, MOST_VECTORS, Op, Simd, WithDot};
+use crate::arch::{Ahead, COLS, Dot, DotOp, MAX_LANES, MOST_VECTORS, Op, Simd, WithDot};
 use crate::dispatch::Level;
 use crate::memory::Scratch;
 
@@ -172,13 +172,14 @@ fn near<D: Dot, const R: usize, const V: usize>(dot: D) -> u64 {
     unsafe {
         let weights: *const D::Weight = weights.slice().as_ptr();
         let mut sum = [[dot.start(0, [0; MAX_LANES].as_ptr()); V]; R];
+        let near = Ahead { from: [weights.cast(); MOST_VECTORS], at: 0, by: 0 };
         for _ in 0..ROUNDS {
             let acts = black_box(acts.slice().as_ptr());
             let mut vectors = [weights; MOST_VECTORS];
             for (v, vector) in vectors.iter_mut().enumerate() {
                 *vector = weights.add(v * D::LANES / COLS * panel + v * D::LANES % COLS * D::STEP);
             }
-            dot.steps::<R, V>(&mut sum, acts, vectors, STEPS);
+            dot.steps::<R, V>(&mut sum, acts, vectors, STEPS, near);
         }
         for (sum, out) in sum.into_iter().flatten().zip(out.iter_mut().flatten()) {
             dot.accumulate(sum, 1.0, [1.0; MAX_LANES].as_ptr(), None, out.as_mut_ptr());

@@ -82,25 +82,23 @@ impl<D: Dot> RowsByPanels<'_, D> {
                 } else {
                     (panels.start..panels.end.min(panels.start + unit.len()), groups.end)
                 };
-                self.fetch(dot, next.0, next.1);
-                self.group(dot, group, rows.clone(), unit.clone(), buffer, mine);
+                let next = self.packed(next.0, next.1);
+                self.group(dot, group, rows.clone(), unit.clone(), next, buffer, mine);
             }
         }
     }
 
-    /// Prefetches the packed weights of a group; does nothing beyond the last group.
+    /// The packed weights of a group of some panels; none beyond the last group.
     #[inline(always)]
-    fn fetch(&self, dot: D, panels: Range<usize>, group: usize) {
-        const LINE: usize = 64;
-        if group >= self.acts.layout.groups() {
-            return;
-        }
-        for panel in panels {
-            let (w, panel) = self.output.panel(panel);
-            for line in w.group_bytes(panel, group).chunks(LINE) {
-                dot.float().prefetch(line.as_ptr().cast());
+    fn packed(&self, panels: Range<usize>, group: usize) -> [&[u8]; MOST_VECTORS] {
+        let mut packed: [&[u8]; MOST_VECTORS] = [&[]; MOST_VECTORS];
+        if group < self.acts.layout.groups() {
+            for (packed, panel) in packed.iter_mut().zip(panels) {
+                let (w, panel) = self.output.panel(panel);
+                *packed = w.group_bytes(panel, group);
             }
         }
+        packed
     }
 
     /// Adds one group's products to the sums of a column of tiles.
@@ -111,6 +109,7 @@ impl<D: Dot> RowsByPanels<'_, D> {
         group: usize,
         rows: Range<usize>,
         panels: Range<usize>,
+        next: [&[u8]; MOST_VECTORS],
         mut buffer: &mut [D::Weight],
         sums: &mut [f32],
     ) {
@@ -137,6 +136,7 @@ impl<D: Dot> RowsByPanels<'_, D> {
             scales: &scales[at..at + count],
             starts: &starts[at..at + count],
             panels: &operands[..panels.len()],
+            next,
             c: sums,
         };
         tile.run(dot);
