@@ -56,6 +56,13 @@ impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
     }
 }
 
+/// A group of some panels, and the packed weights that are read after it.
+struct Turn<'a> {
+    group: usize,
+    panels: Range<usize>,
+    next: [&'a [u8]; MOST_VECTORS],
+}
+
 impl<D: Dot> RowsByPanels<'_, D> {
     /// Adds some groups' products to the sums of a block: one column of tiles after the other, all groups of each in
     /// turn, so that its sums stay in the first-level cache.
@@ -82,8 +89,8 @@ impl<D: Dot> RowsByPanels<'_, D> {
                 } else {
                     (panels.start..panels.end.min(panels.start + unit.len()), groups.end)
                 };
-                let next = self.packed(next.0, next.1);
-                self.group(dot, group, rows.clone(), unit.clone(), next, buffer, mine);
+                let turn = Turn { group, panels: unit.clone(), next: self.packed(next.0, next.1) };
+                self.group(dot, turn, rows.clone(), buffer, mine);
             }
         }
     }
@@ -106,13 +113,12 @@ impl<D: Dot> RowsByPanels<'_, D> {
     fn group(
         &self,
         dot: D,
-        group: usize,
+        turn: Turn<'_>,
         rows: Range<usize>,
-        panels: Range<usize>,
-        next: [&[u8]; MOST_VECTORS],
         mut buffer: &mut [D::Weight],
         sums: &mut [f32],
     ) {
+        let Turn { group, panels, next } = turn;
         let Acts { m, layout, data, scales, starts } = self.acts;
         let filled = layout.filled(group);
         let whole = |rows: usize| rows.next_multiple_of(D::ROWS);
