@@ -147,6 +147,16 @@ fn records_of_other_settings_are_refused_with_what_differs() {
     other.decoding.seed = 12;
     let error = model.run(folder.path(), &other, 2).unwrap_err().to_string();
     assert!(error.contains("seed is 11 there, 12 here"), "{error}");
+    // What is left out of a header at its usual value is told all the same, whichever side has it.
+    let mut ahead = plan(500);
+    ahead.decoding.speculate = 3;
+    let error = model.run(folder.path(), &ahead, 2).unwrap_err().to_string();
+    assert!(error.contains("speculate is not told there, 3 here"), "{error}");
+    let (there, mut edited) = (self::folder(), plan(500));
+    edited.decoding.editing = Some(demask_decode::Editing { threshold: 0.9, post_steps: 1 });
+    model.run(there.path(), &edited, 2).unwrap();
+    let error = model.run(there.path(), &plan(500), 2).unwrap_err().to_string();
+    assert!(error.contains("editing is") && error.contains("not told here"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is kept of one item: asked, answered, judged, and what it cost.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use demask_decode::dependency::{Predictor, Understanding};
@@ -7,6 +8,7 @@ use demask_decode::{CacheSpec, Editing, EosPolicy, Sampling, StrategySpec};
 use demask_engine::{Decoding, Model};
 use demask_model::checkpoint::write::replace;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::journal::Keyed;
 use crate::error::Result;
@@ -101,9 +103,15 @@ impl RunHeader {
         }
         let text = |header: &Self| serde_json::to_value(header).unwrap_or_default();
         let (ours, theirs) = (text(self), text(&other));
-        let differing = ours.as_object().into_iter().flatten().filter(|(key, value)| theirs[*key] != **value);
-        let parts: Vec<String> =
-            differing.map(|(key, value)| format!("{key} is {} there, {value} here", theirs[key])).collect();
+        // A field that is not told is at its usual value, on either side.
+        let names =
+            [&ours, &theirs].into_iter().filter_map(|header| header.as_object()).flat_map(|o| o.keys());
+        let names: BTreeSet<&String> = names.collect();
+        let told = |value: &Value| if value.is_null() { "not told".to_owned() } else { value.to_string() };
+        let differing = names.into_iter().filter(|name| ours[*name] != theirs[*name]);
+        let parts: Vec<String> = differing
+            .map(|name| format!("{name} is {} there, {} here", told(&theirs[name]), told(&ours[name])))
+            .collect();
         Err(parts.join("; "))
     }
 }
