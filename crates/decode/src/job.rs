@@ -60,6 +60,9 @@ impl Options {
         if self.block_length == Some(0) {
             return bad("block length", "0".into(), "must be at least 1");
         }
+        if self.speculate > 64 {
+            return bad("speculation", self.speculate.to_string(), "must be at most 64");
+        }
         let kept = self.cache.policy().is_some_and(|policy| !policy.is_exact());
         let alone =
             [(kept, "a cache"), (self.guidance != 0.0, "guidance"), (self.editing.is_some(), "editing")];

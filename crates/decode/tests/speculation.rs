@@ -97,4 +97,5 @@ fn what_it_cannot_be_combined_with_is_refused() {
         assert!(refused("entropy", options.clone()).contains(word), "{}", refused("entropy", options));
     }
     assert_eq!(refused("entropy", with()), "");
+    assert!(refused("entropy", Options { speculate: 65, ..with() }).contains("at most 64"));
 }
