@@ -1,6 +1,8 @@
 //! Everything a caller may choose about a decoding, and how the model's own defaults complete it: the only place where
 //! [`Options`] of the decoder are made for a checkpoint.
 
+use std::str::FromStr;
+
 use demask_decode::canvas::Cell;
 use demask_decode::{
     CacheSpec, Canvas, Draw, Editing, EosPolicy, HoldEos, Job, Observer, Options, Sampling, StrategySpec,
@@ -52,7 +54,95 @@ pub struct Decoding {
     pub speculate: usize,
 }
 
+/// An option by its name: how its spelling is read into a decoding.
+type Setter = fn(&mut Decoding, &'static str, &str) -> Result<()>;
+
+/// The options by the names that the command line gives them too, for callers that choose by name (Python, lm_eval).
+const OPTIONS: [(&str, Setter); 17] = [
+    ("max_new_tokens", |it, name, text| {
+        let length: usize = read(name, text, "must be a whole number, at least 1")?;
+        (length > 0).then_some(()).ok_or_else(|| bad(name, text, "must be at least 1"))?;
+        put(&mut it.length, length)
+    }),
+    ("min_new_tokens", |it, name, text| set(&mut it.min_length, read(name, text, WHOLE)?)),
+    ("temperature", |it, name, text| put(&mut it.temperature, read(name, text, NUMBER)?)),
+    ("top_p", |it, name, text| put(&mut it.top_p, read(name, text, NUMBER)?)),
+    ("top_k", |it, name, text| put(&mut it.top_k, read(name, text, WHOLE)?)),
+    ("sampler", |it, _, text| put(&mut it.draw, text.parse()?)),
+    ("seed", |it, name, text| set(&mut it.seed, read(name, text, WHOLE)?)),
+    ("stream", |it, name, text| set(&mut it.stream, read(name, text, WHOLE)?)),
+    ("eos", |it, _, text| set(&mut it.eos, text.parse()?)),
+    ("eos_penalty", |it, name, text| set(&mut it.eos_penalty, read(name, text, NUMBER)?)),
+    ("hold_eos", |it, _, text| set(&mut it.hold_eos, text.parse()?)),
+    ("block_length", |it, name, text| put(&mut it.block_length, read(name, text, WHOLE)?)),
+    ("cache", |it, _, text| set(&mut it.cache, text.parse()?)),
+    ("cfg", |it, name, text| set(&mut it.guidance, read(name, text, NUMBER)?)),
+    ("speculate", |it, name, text| set(&mut it.speculate, read(name, text, WHOLE)?)),
+    ("edit_threshold", |it, name, text| {
+        let threshold = read(name, text, NUMBER)?;
+        let post_steps = it.editing.map_or(Editing::POST_STEPS, |editing| editing.post_steps);
+        put(&mut it.editing, Editing { threshold, post_steps })
+    }),
+    ("post_steps", |it, name, text| {
+        let post_steps = read(name, text, WHOLE)?;
+        let editing = it.editing.as_mut();
+        set(&mut editing.ok_or_else(|| bad(name, text, "needs edit_threshold"))?.post_steps, post_steps)
+    }),
+];
+
+const NUMBER: &str = "must be a number";
+const WHOLE: &str = "must be a whole number, not negative";
+
+fn read<T: FromStr>(name: &str, text: &str, why: &str) -> Result<T> {
+    text.parse().map_err(|_| bad(name, text, why))
+}
+
+fn bad(name: &str, value: &str, why: &str) -> Error {
+    Error::Decode(demask_decode::Error::BadValue { what: name.into(), value: value.into(), why: why.into() })
+}
+
+fn set<T>(field: &mut T, value: T) -> Result<()> {
+    *field = value;
+    Ok(())
+}
+
+fn put<T>(field: &mut Option<T>, value: T) -> Result<()> {
+    set(field, Some(value))
+}
+
 impl Decoding {
+    /// The names of [`Self::choose`].
+    pub fn option_names() -> impl Iterator<Item = &'static str> {
+        OPTIONS.iter().map(|(name, _)| *name)
+    }
+
+    /// Chooses options by name and spelling, in whatever order they are given; the others stay as they are.
+    ///
+    /// ```
+    /// # use demask_engine::Decoding;
+    /// let mut decoding = Decoding::default();
+    /// decoding.choose([("temperature", "0.7"), ("cache", "prefix")])?;
+    /// assert_eq!(decoding.temperature, Some(0.7));
+    /// assert!(decoding.choose([("temprature", "0.7")]).is_err());
+    /// # Ok::<(), demask_engine::Error>(())
+    /// ```
+    pub fn choose<'a>(&mut self, options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<()> {
+        let given: Vec<(&str, &str)> = options.into_iter().collect();
+        if let Some((name, _)) =
+            given.iter().find(|(name, _)| !Self::option_names().any(|known| known == *name))
+        {
+            let why =
+                format!("is no option; they are {}", Self::option_names().collect::<Vec<_>>().join(", "));
+            return Err(bad("option", name, &why));
+        }
+        for (name, set) in &OPTIONS {
+            for (_, text) in given.iter().filter(|(known, _)| known == name) {
+                set(self, name, text)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Token drawing: what was chosen, then the checkpoint's defaults.
     pub fn sampling(&self, defaults: &Sampling) -> Result<Sampling> {
         let draw = self.draw.unwrap_or(defaults.draw);

@@ -1,64 +1,31 @@
 //! What Python chooses about a decoding, and what it is of.
 
-use demask::decode::{Editing, HoldEos};
 use demask::{Decoding, Message, Model, Prompt};
 use pyo3::prelude::*;
 
 use crate::error::{exception, library};
 
-/// The choices; every key is there, `None` where the model decides.
+/// The strategy, and options by name and spelling; what is not named is the model's own.
 #[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct Choices {
-    strategy: Option<String>,
-    max_new_tokens: Option<usize>,
-    min_new_tokens: usize,
-    temperature: Option<f32>,
-    top_p: Option<f32>,
-    top_k: Option<usize>,
-    sampler: Option<String>,
-    seed: u64,
-    stream: u64,
-    eos: String,
-    eos_penalty: f32,
-    hold_eos: String,
-    block_length: Option<usize>,
-    cache: String,
-    cfg: f32,
-    speculate: usize,
-    edit_threshold: Option<f32>,
-    post_steps: Option<usize>,
-}
+pub(crate) struct Choices(Option<String>, Vec<(String, String)>);
 
 impl Choices {
     /// As the library takes them; mistakes are told in its words.
     pub(crate) fn decoding(&self, model: &Model) -> PyResult<Decoding> {
-        let wrong = |error: demask::decode::Error| library(&error.into());
-        let strategy = self.strategy.as_deref().map(|spelling| model.parse_strategy(spelling)).transpose();
-        let editing = self.edit_threshold.map(|threshold| Editing {
-            threshold,
-            post_steps: self.post_steps.unwrap_or(Editing::POST_STEPS),
-        });
-        Ok(Decoding {
-            strategy: strategy.map_err(|error| library(&error))?,
-            length: self.max_new_tokens,
-            min_length: self.min_new_tokens,
-            temperature: self.temperature,
-            top_p: self.top_p,
-            top_k: self.top_k,
-            draw: self.sampler.as_deref().map(str::parse).transpose().map_err(wrong)?,
-            seed: self.seed,
-            stream: self.stream,
-            eos: self.eos.parse().map_err(wrong)?,
-            eos_penalty: self.eos_penalty,
-            hold_eos: self.hold_eos.parse::<HoldEos>().map_err(wrong)?,
-            block_length: self.block_length,
-            cache: self.cache.parse().map_err(wrong)?,
-            guidance: self.cfg,
-            speculate: self.speculate,
-            editing,
-        })
+        let Self(strategy, options) = self;
+        let strategy = strategy.as_deref().map(|spelling| model.parse_strategy(spelling)).transpose();
+        let strategy = strategy.map_err(|error| library(&error))?;
+        let mut decoding = Decoding { strategy, ..Decoding::default() };
+        let options = options.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        decoding.choose(options).map_err(|error| library(&error))?;
+        Ok(decoding)
     }
+}
+
+/// The options there are.
+#[pyfunction]
+pub(crate) fn options() -> Vec<&'static str> {
+    Decoding::option_names().collect()
 }
 
 /// What is decoded: its kind, and its text, its messages as JSON, or its ids.

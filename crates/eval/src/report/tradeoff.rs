@@ -253,12 +253,18 @@ impl Tradeoff<'_> {
             let ink = if is_demask(name) { DEMASK } else { darker(colour) };
             area.draw(&Text::new(text, (place.left, place.top), (FONT, size).into_font().color(&ink)))?;
         }
+        // A name wider than the column, or a picture without one: over the plot's edge, on white, never out of the picture.
+        let edge = area.get_pixel_range().0.end - 4;
         for (row, (look, text)) in unplaced.into_iter().enumerate() {
-            let (left, middle) = (across.end + 14, down.start + 12 + 20 * row as i32);
+            let (width, height) = extent(&text, f64::from(SMALL));
+            let (width, height) = (width as i32, height as i32);
+            let (left, middle) =
+                ((across.end + 14).min(edge - width - 10), down.start + 12 + 20 * row as i32);
+            let paper = [(left - 8, middle - 10), (left + 10 + width, middle + 10)];
+            area.draw(&Rectangle::new(paper, WHITE.filled()))?;
             look.mark(area, (left, middle), 1.0)?;
-            let (style, height) =
-                ((FONT, SMALL).into_font().color(&darker(look.colour)), extent(&text, f64::from(SMALL)).1);
-            area.draw(&Text::new(text, (left + 10, middle - height as i32 / 2), style))?;
+            let style = (FONT, SMALL).into_font().color(&darker(look.colour));
+            area.draw(&Text::new(text, (left + 10, middle - height / 2), style))?;
         }
         Ok(())
     }
@@ -368,6 +374,27 @@ mod tests {
         for name in names {
             assert!(svg.contains(&format!("aria-label=\"{name}")), "{name} is not named");
         }
+    }
+
+    #[test]
+    fn a_name_without_room_stays_in_the_picture() {
+        // One method all over the plot leaves the others no place beside their points.
+        let mut points: Vec<Point> =
+            (0..900).map(|i| point("klass", f64::from(i % 30), f64::from(i / 30) / 30.0)).collect();
+        let others = ["eb", "threshold", "factor", "demask:tau=0.04,gamma=0.95,start=confident"];
+        points.extend(others.iter().map(|name| point(name, 7.0, 0.9)));
+        let folder = tempfile::tempdir().unwrap();
+        let chosen = points.iter().rev().take(others.len()).collect();
+        let figure = Tradeoff { title: "t".into(), points: &points, chosen };
+        assert_eq!(figure.size().0, 600, "no column is kept for so few");
+        demask_plot::write(&folder.path().join("figure"), &figure).unwrap();
+        let svg = std::fs::read_to_string(folder.path().join("figure.svg")).unwrap();
+        for name in others {
+            assert!(svg.contains(&format!("aria-label=\"{name}")), "{name} is not named");
+        }
+        let marks: Vec<f64> =
+            svg.split("cx=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect();
+        assert!(marks.len() > 900 && marks.iter().all(|x| *x < 600.0), "a mark stands outside the picture");
     }
 
     #[test]

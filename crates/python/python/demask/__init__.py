@@ -15,7 +15,7 @@ from . import _worker, tv_cache
 from ._errors import Error, UsageError
 from ._native import __version__, set_threads
 from .commands import Records, evaluate, sub_additivity, sweep, train_predictor
-from .model import Model
+from .model import Model, options
 from .output import Commit, Output, Step, Stream
 from .strategies import strategies
 from .strategy import Selection, Strategy, StrategyStep
@@ -36,6 +36,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "evaluate",
+    "options",
     "set_threads",
     "strategies",
     "sub_additivity",

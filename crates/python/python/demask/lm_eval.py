@@ -18,7 +18,8 @@ from typing import Any
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from .model import DEFAULTS, Model
+from .model import Model
+from .model import options as known_options
 
 
 @register_model("demask")
@@ -44,8 +45,8 @@ class Harness(LM):  # type: ignore[misc]
         # The batch is bounded by tokens, not by prompts; and the device is the processor.
         del batch_size, max_batch_size, device
         for key in options:
-            if key not in DEFAULTS:
-                raise TypeError(f"there is no model argument {key!r}; generate takes {', '.join(DEFAULTS)}")
+            if key not in known_options():
+                raise TypeError(f"there is no model argument {key!r}; generate takes {', '.join(known_options())}")
         if pretrained == "embedded":
             self.model = Model.embedded(predictor=predictor)
         else:

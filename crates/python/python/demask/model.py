@@ -168,9 +168,8 @@ class Model:
     ) -> Any:
         """Decodes a prompt, a conversation, token ids, or a list of any of these (then a list comes back).
 
-        ``options`` are those of the command line: ``max_new_tokens``, ``min_new_tokens``, ``temperature``, ``top_p``,
-        ``top_k``, ``sampler``, ``seed``, ``eos``, ``eos_penalty``, ``hold_eos``, ``block_length``, ``cache``, ``cfg``, ``speculate``,
-        ``edit_threshold``, ``post_steps``. ``raw`` takes a text as it is, without the chat template. ``trace`` keeps the steps,
+        ``options`` are those of the command line, ``max_new_tokens``, ``temperature``, ``cache`` and so on; ``demask.options()``
+        lists them. One that is ``None`` is as if it were not given. ``raw`` takes a text as it is, without the chat template. ``trace`` keeps the steps,
         with ``dependency`` also their matrices. Of a list, up to ``token_budget`` tokens are decoded together; the answer to
         the first is what it would be alone, and at temperature 0 that of every one is.
         """
@@ -322,35 +321,17 @@ def _given(prompt: Any, raw: bool) -> Any:
     raise UsageError("a prompt is a text, a list of messages with role and content, or a list of token ids")
 
 
-DEFAULTS: dict[str, Any] = {
-    "max_new_tokens": None,
-    "min_new_tokens": 0,
-    "temperature": None,
-    "top_p": None,
-    "top_k": None,
-    "sampler": "categorical",
-    "seed": 0,
-    "stream": 0,
-    "eos": "auto",
-    "eos_penalty": 0.0,
-    "hold_eos": "never",
-    "block_length": None,
-    "cache": "auto",
-    "cfg": 0.0,
-    "speculate": 0,
-    "edit_threshold": None,
-    "post_steps": None,
-}
+def options() -> list[str]:
+    """The options of ``generate``, ``stream`` and ``infill``: those of the command line, by their names there."""
+    return _native.options()
 
 
-def _choices(strategy: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    for key in options:
-        if key not in DEFAULTS:
-            raise TypeError(f"there is no option {key!r}; the options are {', '.join(DEFAULTS)}")
-    length = options.get("max_new_tokens")
-    if length is not None and length < 1:
-        raise UsageError(f"max_new_tokens is {length}, must be at least 1")
-    return {**DEFAULTS, **options, "strategy": strategy}
+def _choices(strategy: str | None, given: Mapping[str, Any]) -> tuple[str | None, list[tuple[str, str]]]:
+    known = options()
+    for key in given:
+        if key not in known:
+            raise TypeError(f"there is no option {key!r}; the options are {', '.join(known)}")
+    return strategy, [(key, str(value)) for key, value in given.items() if value is not None]
 
 
-__all__ = ["Message", "Model", "Prompt"]
+__all__ = ["Message", "Model", "Prompt", "options"]

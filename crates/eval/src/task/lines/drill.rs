@@ -1,22 +1,33 @@
 //! What orders over lists need most and show least often: the first letter of a word, which of two comes first in the alphabet,
-//! long lists to sort, and a place to be found in a list.
+//! and orders that turn on a place in the list, half of them over numbers and letters, where an item is one token.
 
 use super::super::Rng;
 use super::super::book::{expand, fill};
 use super::super::lexicon::Wording;
 use super::items::{Items, Sort};
-use super::operation::{Operation, operate};
+use super::operation::{Operation, needs_order, operate};
 use super::{Problem, Queue, Wanted, problem, prompt, wordings};
+
+/// The orders that are drilled, the hardest most often.
+const DRILLED: [&str; 20] = [
+    "sort", "sort", "descend", "swap", "swap", "swap", "before", "before", "after", "after", "between",
+    "between", "remove", "remove2", "beside", "count", "double", "double", "copy", "replace",
+];
 
 /// One drill.
 pub(super) fn draw(rng: &mut Rng) -> Problem {
-    match rng.below(10) {
-        0..2 => initials(rng),
-        2..4 => earlier(rng),
+    match rng.below(12) {
+        0 => initials(rng),
+        1 => earlier(rng),
         _ => {
-            let section =
-                *rng.pick(&["sort", "sort", "sort", "descend", "before", "after", "swap", "beside"]);
-            let items = Items::draw(rng, Wording::Usual, true);
+            let section = *rng.pick(&DRILLED);
+            let short = rng.coin();
+            let items = loop {
+                let items = Items::draw(rng, Wording::Usual, needs_order(section));
+                if !short || matches!(items.sort, Sort::Numbers | Sort::Letters) {
+                    break items;
+                }
+            };
             let mut operation = operate(rng, section, &items);
             let prompt = prompt::tell(rng, Wording::Usual, &items, &operation);
             operation.queue.wordings = wordings(&items, &operation);

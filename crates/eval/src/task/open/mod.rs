@@ -45,6 +45,10 @@ const KINDS: [&str; 12] = [
     "open/square",
 ];
 
+/// The kinds in which one number follows from others, which take the longest to learn.
+const DRILLED: [&str; 7] =
+    ["open/sums", "open/results", "open/results", "open/pairs", "open/share", "open/count", "open/letters"];
+
 /// How the parts of an answer are set apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -73,7 +77,7 @@ impl Task for Open {
     }
 
     fn version(&self) -> u32 {
-        2
+        3
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -82,6 +86,30 @@ impl Task for Open {
 
     fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
         let kind = *rng.pick(&KINDS);
+        self.compose(rng, wording, kind)
+    }
+
+    fn drill(&self, rng: &mut Rng) -> Option<Problem> {
+        let kind = *rng.pick(&DRILLED);
+        Some(self.compose(rng, Wording::Usual, kind))
+    }
+
+    fn score(&self, problem: &Problem, response: &str) -> Score {
+        let Facts::Open(wish) = &problem.facts else { return Score::default() };
+        let parts = read::parts(response);
+        let several = response.trim().contains('\n');
+        let placed = match wish.layout {
+            Some(Layout::Lines) => several || parts.len() == 1,
+            Some(Layout::Commas) => !several,
+            None => true,
+        };
+        let extracted = wish.demand.read(response, &parts);
+        Score { correct: placed && extracted.is_some(), strict: None, extracted }
+    }
+}
+
+impl Open {
+    fn compose(&self, rng: &mut Rng, wording: Wording, kind: &str) -> Problem {
         let (demand, mut prompt) = Demand::draw(rng, wording, kind);
         let layout =
             (demand.has_parts() && rng.below(8) == 0).then(|| *rng.pick(&[Layout::Lines, Layout::Commas]));
@@ -106,19 +134,6 @@ impl Task for Open {
             key: format!("{kind}:{}", demand.key()),
             facts: Facts::Open(Wish { demand, layout }),
         }
-    }
-
-    fn score(&self, problem: &Problem, response: &str) -> Score {
-        let Facts::Open(wish) = &problem.facts else { return Score::default() };
-        let parts = read::parts(response);
-        let several = response.trim().contains('\n');
-        let placed = match wish.layout {
-            Some(Layout::Lines) => several || parts.len() == 1,
-            Some(Layout::Commas) => !several,
-            None => true,
-        };
-        let extracted = wish.demand.read(response, &parts);
-        Score { correct: placed && extracted.is_some(), strict: None, extracted }
     }
 }
 

@@ -335,11 +335,12 @@ pub struct Share {
 
 impl Family for Share {
     fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
-        let count = rng.between(2, 5);
+        // What is left for the last one is worked out in one pass, so the others are few.
+        let count = rng.between(2, 3);
         let names: Vec<String> =
             lexicon::names(rng, wording, count as usize).into_iter().map(|name| name.text).collect();
         let things = lexicon::noun(rng, wording, &[NounKind::Food, NounKind::Thing]).many;
-        let share = Self { total: rng.between(2 * count, 60), names };
+        let share = Self { total: rng.between(2 * count, if count == 2 { 60 } else { 30 }), names };
         let (last, before) = share.names.split_last().unwrap_or((&share.names[0], &[]));
         let people = format!("{} and {last}", before.join(", "));
         let slots = [("t", share.total.to_string()), ("things", things), ("names", people)];
