@@ -50,16 +50,33 @@ begin() {
   echo "# $1, $("$DEMASK" --version), $cores core$([ "$cores" = 1 ] || echo s)" > "$OUT/config.txt"
 }
 
-# run ARGS…: runs the command and notes it.
+# run ARGS…: runs the command and notes it. With ESTIMATE=1 it only asks how long it would take, and adds that to the total.
 run() {
+  if [ "${ESTIMATE:-0}" = 1 ]; then
+    estimate "$@"
+    return
+  fi
   # Where the results went is nobody's business but the one who ran it.
   local said=${*//$RESULTS/results}
   echo "demask ${said//"$ROOT/"/}" >> "$OUT/config.txt"
   "$DEMASK" "$@"
 }
 
+# estimate ARGS…: seconds of a command that decodes, into FILE; what a sweep has still to choose stands for its defaults.
+estimate() {
+  local args=() skip=0 arg
+  case $1 in eval|sweep|lab) ;; *) return ;; esac
+  for arg in "$@"; do
+    if [ $skip = 1 ]; then skip=0; continue; fi
+    if [ "$arg" = --chosen ]; then skip=1; continue; fi
+    args+=("$arg")
+  done
+  "$DEMASK" "${args[@]}" --dry-run 2> /dev/null | sed -n 's/.*about \([0-9]*\) s by.*/\1/p' >> "$RESULTS/estimate.txt" || true
+}
+
 # chosen NAME: the configuration that Figure 1's sweep chose for a strategy.
 chosen() {
   local file=$RESULTS/fig1/chosen.txt
+  if [ "${ESTIMATE:-0}" = 1 ]; then echo "$1"; return; fi
   grep -sE "^$1(:|\$)" "$file" || { echo "run runs/fig1.sh first: it chooses the $1 to use (not in $file)" >&2; exit 1; }
 }

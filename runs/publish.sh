@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts results into docs/results: the pictures, and words and tables between the marks of its pages. README.md takes those
-# of runs/all.sh, lab.md those of runs/lab.sh, beyond.md those of runs/beyond.sh; what DIR does not hold stays.
+# of runs/all.sh, lab.md those of runs/lab.sh, beyond.md, frontier.md and
+# related-work.md those of the scripts of these names; what DIR does not hold stays.
 #   runs/publish.sh DIR [FOLDER]
 set -euo pipefail
 FROM=${1:?usage: runs/publish.sh DIR [FOLDER]}
@@ -96,4 +97,29 @@ if [ -d "$FROM/beyond" ]; then
   block "$FROM/beyond/config.txt" | insert commands
   close_page
 fi
-[ $FOUND = 1 ] || { echo "$FROM holds no results of runs/all.sh, runs/lab.sh or runs/beyond.sh" >&2; exit 1; }
+if [ -d "$FROM/frontier" ]; then
+  FOUND=1
+  have frontier/greedy/test/compare frontier/sampled/test/compare frontier/greedy/choice/figure1
+  page frontier.md
+  for sampling in greedy sampled; do
+    insert "$sampling" < "$FROM/frontier/$sampling/test/compare.md"
+    insert "$sampling-tasks" < "$FROM/frontier/$sampling/test/table.md"
+    insert "$sampling-choice" < "$FROM/frontier/$sampling/choice/chosen.md"
+  done
+  picture frontier "$FROM/frontier/greedy/choice/figure1" "Accuracy against mean passes of every configuration, validation problems"
+  block "$FROM/frontier/config.txt" | insert commands
+  close_page
+fi
+if [ -d "$FROM/related" ]; then
+  FOUND=1
+  have related/test/table related/grid/chosen related/trained
+  page related-work.md
+  insert related < "$FROM/related/test/table.md"
+  insert learn2pd < "$FROM/related/learn2pd/table.md"
+  insert distilled < "$FROM/related/distilled/table.md"
+  insert choice < "$FROM/related/grid/chosen.md"
+  block "$FROM/related/trained.txt" | insert trained
+  block "$FROM/related/config.txt" | insert commands
+  close_page
+fi
+[ $FOUND = 1 ] || { echo "$FROM holds no results of the scripts in runs" >&2; exit 1; }

@@ -28,7 +28,8 @@ WITH=(--information "$PARTS/information.safetensors" --sampler-layer "$PARTS/sam
 # One rule for everybody: the fastest within one standard error of the best, on the same problems.
 run sweep --grid "$ROOT/configs/related.toml" --tasks "$TASKS" --split validation --limit "$(size 40 100)" \
   "${EVAL[@]}" "${WITH[@]}" --policy "$PARTS/policy.safetensors" --out "$OUT/grid"
-mapfile -t CHOSEN < "$OUT/grid/chosen.txt"
+CHOSEN=()
+if [ -f "$OUT/grid/chosen.txt" ]; then mapfile -t CHOSEN < "$OUT/grid/chosen.txt"; fi
 STRATEGIES=()
 for strategy in "${CHOSEN[@]}"; do STRATEGIES+=(--strategy "$strategy"); done
 run eval --tasks "$TASKS" "${LIMITED[@]}" --token-budget 1 "${STRATEGIES[@]}" --strategy entropy \

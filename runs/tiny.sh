@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the embedded model from nothing into FOLDER (many hours on two cores); every step continues where it was
-# stopped. The weights in crates/tiny/checkpoint are older; their MODEL_CARD.md says so.
+# Makes the embedded model from nothing into FOLDER (about eight hours on two cores); every step continues where it was
+# stopped. What FOLDER/tiny holds in the end is what crates/tiny/checkpoint holds.
 #   runs/tiny.sh [FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,14 +9,24 @@ cargo build --release --workspace --locked
 demask=${CARGO_TARGET_DIR:-target}/release/demask
 mkdir -p "$out"
 
+# The backbone; the checkpoint at the end of its causal stage becomes the assistant.
 "$demask" pretrain --config configs/pretrain-tiny.toml --out "$out/run"
-"$demask" tv-cache generate --model "$out/run/export" --data task:all --limit 4000 --pad-to 24,32,48,64 --out "$out/cache"
+mkdir -p "$out/tiny/assistant"
+cp "$out"/run/export/* "$out/tiny/"
+cp "$out"/run/causal/{config.json,model.safetensors} "$out/tiny/assistant/"
+
+# The dependency predictor, then its stability head.
+"$demask" tv-cache generate --model "$out/tiny" --data task:all --limit 4000 --pad-to 24,32,48,64,96,128 --out "$out/cache"
 "$demask" tv-cache info "$out/cache"
 "$demask" train predictor --cache "$out/cache" --hidden-row i-1 --config configs/predictor-tiny.toml \
     --out "$out/predictor.safetensors"
+"$demask" train stability --model "$out/tiny" --predictor "$out/predictor.safetensors" --data task:all --limit 2000 \
+    --rounds 2 --out "$out/heads.safetensors"
+cp "$out/heads.safetensors" "$out/tiny/predictor.safetensors"
 
-mkdir -p "$out/tiny"
-cp "$out"/run/export/* "$out/tiny/"
-cp "$out/predictor.safetensors" "$out/tiny/"
 "$demask" train scope --model "$out/tiny" --out "$out/tiny"
-echo "$out/tiny is a checkpoint folder; crates/tiny/checkpoint differs from it in generation_config.json (max_new_tokens, strategy)"
+
+# The default decoder: the rule of runs/frontier.sh on validation problems, all tasks.
+"$demask" sweep --model "$out/tiny" --grid configs/tiny-default.toml --split validation --tasks all --limit 200 --out "$out/choice"
+cat "$out/choice/chosen.txt"
+echo "$out/tiny is the checkpoint; generation_config.json names the strategy above and max_new_tokens 128"

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
@@ -13,7 +14,8 @@ use demask::eval::run::suite::{Generated, Questions, Reader, Suite};
 use demask::eval::run::{self, Plan, Records, RunHeader, RunProgress, names};
 use demask::eval::sandbox::Sandbox;
 use demask::eval::task::Split;
-use demask::{Model, Shard};
+use demask::{Model, Shard, counted};
+use serde_json::json;
 
 use crate::args::{CanvasArgs, ModelArgs};
 use crate::benchmarks::{BenchmarkArgs, CodeArgs};
@@ -21,6 +23,10 @@ use crate::host::{Host, Progress};
 
 /// Problems of a generated task where no limit is given.
 const PROBLEMS: usize = 200;
+
+/// Strategies and problems of each task that an estimate tries.
+const STRATEGIES_TRIED: usize = 8;
+const PROBLEMS_TRIED: usize = 2;
 
 /// What is evaluated and how, whatever the strategies.
 #[derive(Debug, Clone, Args)]
@@ -48,6 +54,9 @@ pub struct EvalArgs {
     /// answers are; needs a temperature above 0
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub draws: u32,
+    /// Decode a few problems with a few of the strategies, say how long all would take, and stop
+    #[arg(long)]
+    pub dry_run: bool,
     /// Also write a trace of every problem, with dependency matrices, into OUT/traces
     #[arg(long)]
     pub traces: bool,
@@ -241,6 +250,35 @@ impl<'a> Evaluation<'a> {
     pub fn records(&self, out: &Path) -> Result<Records> {
         let header = RunHeader::new(self.model, self.split.name(), &self.plan.decoding)?;
         Ok(Records::open(out, &header)?)
+    }
+
+    /// Says how long these strategies would take: a few of them decode a few problems, and the rest is multiplication.
+    pub fn estimate(&self, strategies: &[StrategySpec], host: &mut Host<'_>) -> Result<()> {
+        let few: Vec<StrategySpec> =
+            strategies.iter().step_by(strategies.len().div_ceil(STRATEGIES_TRIED).max(1)).cloned().collect();
+        let suites = self.suites(PROBLEMS_TRIED)?;
+        let folder = tempfile::tempdir()?;
+        let (begin, mut records) = (Instant::now(), self.records(folder.path())?);
+        let flow = run::run(self.model, &suites, &few, &self.plan, &mut records, &mut |progress| {
+            let (done, total) = (progress.total_done as u64, progress.total as u64);
+            host.show(&Progress { unit: "problems", done, total, message: "to see how long it takes".into() })
+        });
+        host.clear();
+        if flow?.is_break() {
+            return Ok(());
+        }
+        let each = begin.elapsed().as_secs_f64() / records.samples().len().max(1) as f64;
+        let problems: usize = self.sources.iter().map(|source| self.count(source)).sum();
+        let decodings = strategies.len() * problems * self.args.draws as usize;
+        let seconds = each * decodings as f64;
+        host.result = json!({ "decodings": decodings, "seconds": seconds });
+        host.say(&format!(
+            "{} on {}: {}, about {seconds:.0} s by {} that were tried\n",
+            counted(strategies.len(), "strategy"),
+            counted(problems, "problem"),
+            counted(decodings, "decoding"),
+            records.samples().len()
+        ))
     }
 
     /// Runs strategies on the suites, with a bar on standard error.

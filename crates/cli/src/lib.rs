@@ -17,6 +17,7 @@ macro_rules! usage {
     ($($sentence:tt)*) => { return Err($crate::Usage(format!($($sentence)*)).into()) };
 }
 
+mod animation;
 mod args;
 mod benchmarks;
 mod command;

@@ -20,6 +20,8 @@ pub struct Panel {
     pub title: String,
     /// The response after each step, and the step's number.
     frames: Vec<(usize, Vec<Place>)>,
+    /// Forward passes up to and with each step.
+    passes: Vec<usize>,
     /// What to say of each step.
     lines: Vec<String>,
     eos: Vec<u32>,
@@ -30,7 +32,7 @@ impl Panel {
     pub fn new(title: String, trace: &Trace, eos: &[u32]) -> Result<Self, String> {
         let (start, end) = trace.header.response;
         let mut replay = Replay::new(&trace.header);
-        let (mut frames, mut lines, mut forwards) = (Vec::new(), Vec::new(), 0);
+        let (mut frames, mut passes, mut lines, mut forwards) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for record in &trace.steps {
             replay.step(record)?;
             let places = replay.places()[start..end].to_vec();
@@ -43,8 +45,9 @@ impl Panel {
                 record.commits.len()
             ));
             frames.push((record.step, places));
+            passes.push(forwards);
         }
-        Ok(Self { title, frames, lines, eos: eos.to_vec() })
+        Ok(Self { title, frames, passes, lines, eos: eos.to_vec() })
     }
 
     /// Every step as plain text, for where there is no terminal.
@@ -57,6 +60,34 @@ impl Panel {
             story += &format!("{line}\n  {}\n", body.join("\n  "));
         }
         story
+    }
+
+    /// The response as it ends, up to its end of sequence: the text of every token, and after how many passes it was written
+    /// for good (0 of what was given).
+    pub fn written(&self, tokenizer: &Tokenizer) -> Vec<(String, usize)> {
+        let Some((_, places)) = self.frames.last() else { return Vec::new() };
+        let (mut written, mut previous) = (Vec::new(), None);
+        for place in places {
+            let (token, passes) = match *place {
+                Place::Given { token } => (token, 0),
+                Place::Committed { token, step, .. } => {
+                    let at = self.frames.iter().position(|(number, _)| *number == step);
+                    (token, at.map_or(0, |at| self.passes[at]))
+                }
+                Place::Masked { .. } | Place::Filled { .. } => break,
+            };
+            if self.eos.contains(&token) {
+                break;
+            }
+            written.push((tokenizer.piece(previous, token), passes));
+            previous = Some(token);
+        }
+        written
+    }
+
+    /// Forward passes of the whole decoding.
+    pub fn forwards(&self) -> usize {
+        self.passes.last().copied().unwrap_or(0)
     }
 
     /// The last frame that has come at `step`.

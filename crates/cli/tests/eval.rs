@@ -267,6 +267,13 @@ fn a_trace_is_replayed_and_becomes_one_page() {
     let run = demask(&["trace", "view", &trace, &trace, "--model", &model, "--html", &html]);
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(fs::read_to_string(&html).unwrap().matches("\"demask_trace\"").count() == 2);
+    // And the same as a picture without a script, which shows the question and every token of the answer.
+    let svg = folder.path("t.svg");
+    let run = demask(&["trace", "view", &trace, &trace, "--model", &model, "--svg", &svg]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert!(picture.contains(PROMPT) && !picture.contains("<script") && picture.contains("@keyframes a1{"));
+    assert_eq!(picture.matches("forward pass").count(), 2, "each race says how long it took");
     let broken = folder.write("broken.jsonl", b"{\"demask_trace\": 1}\n");
     let run = demask(&["trace", "view", &broken, "--model", &model]);
     assert!(run.code == 1 && run.err.contains("not a trace"), "{}", run.err);

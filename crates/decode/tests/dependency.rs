@@ -8,8 +8,8 @@ use std::path::Path;
 
 use demask_decode::Canvas;
 use demask_decode::dependency::{
-    Activation, DependencySource, Draws, FinalNorm, Head, Layout, Measure, Metadata, Mix, Oracle, Parts,
-    Predictor, Projection, Reveals,
+    Activation, DependencySource, Draws, Feature, FinalNorm, Head, Layout, Measure, Metadata, Mix, Opinion,
+    Oracle, Parts, Predictor, Projection, Reveals,
 };
 use demask_decode::probe::BackboneProbe;
 use demask_decode::rng::Rng;
@@ -45,7 +45,7 @@ fn predicted_dependency_of_both_files() {
         predictor.check_fit(&backbone).unwrap();
         for n in 0..2 {
             let ids = arrays.ids(&format!("forward.{n}.ids"));
-            let ours = predictor.predict(&hidden(&backbone, &ids, which));
+            let ours = predictor.predict(&hidden(&backbone, &ids, which), &[]).unwrap();
             let worst = worst(ours.data(), &arrays.get(&format!("dhat.{n}.{name}")));
             assert!(worst < 1e-5, "{name} {n}: {worst}");
         }
@@ -143,7 +143,7 @@ fn foreign_files_mean_the_same() {
     let backbone = support::backbone();
     let ids = support::Arrays::open("expected.safetensors").ids("forward.0.ids");
     let rows = hidden(&backbone, &ids, HiddenRow::IMinusOne);
-    let expected = load("predictor_row_i_minus_1.safetensors").predict(&rows);
+    let expected = load("predictor_row_i_minus_1.safetensors").predict(&rows, &[]).unwrap();
     let (q, k) = fixture();
     let (qt, kt) = (transposed(&q), transposed(&k));
     let w = times_transposed(&q, &k);
@@ -205,7 +205,7 @@ fn foreign_files_mean_the_same() {
         assert_eq!((understanding.merged, understanding.layout), (merged, layout), "{name}");
         assert_eq!((understanding.width, understanding.heads), (64, 1), "{name}");
         assert_eq!(understanding.ignored, usize::from(name == "inside"), "{name}");
-        let ours = Predictor::new(parts).unwrap().predict(&rows);
+        let ours = Predictor::new(parts).unwrap().predict(&rows, &[]).unwrap();
         let worst = worst(ours.data(), &expected.data().iter().map(|&d| f64::from(d)).collect::<Vec<_>>());
         assert!(worst < tolerance, "{name}: {worst}");
     }
@@ -246,6 +246,7 @@ fn files_round_trip() {
         backbone: Some("0123456789abcdef".into()),
         trained_on: Some("toy problems".into()),
         validation_mse: Some(0.0159),
+        features: vec![Feature::Top1, Feature::Entropy],
         measure: Measure::Divergence,
     };
     let single = Parts::single(q.clone(), k.clone(), metadata.clone());
@@ -272,7 +273,33 @@ fn files_round_trip() {
         assert_eq!(back, parts, "{name}");
         assert!(understanding.assumed.is_empty(), "{name}: {understanding}");
     }
-    assert_eq!(Parts::load(&folder.path().join("several")).unwrap().1.width, 48);
+    // Two of the 48 columns that the projection reads are features.
+    assert_eq!(Parts::load(&folder.path().join("several")).unwrap().1.width, 46);
+}
+
+/// Features stand after the hidden row, computed by the one function; whoever does not tell them is refused.
+#[test]
+fn a_predictor_reads_how_sure_the_model_is() {
+    let (q, k) = fixture();
+    let wanted = vec![Feature::Top1, Feature::Margin, Feature::Masks];
+    let metadata = Metadata { features: wanted.clone(), ..Metadata::new(HiddenRow::I) };
+    let with = Predictor::new(Parts::single(q.clone(), k.clone(), metadata)).unwrap();
+    let plain = Predictor::new(Parts::single(q.clone(), k, Metadata::new(HiddenRow::I))).unwrap();
+    assert_eq!((with.width(), plain.width()), (61, 64));
+    let rows = Rows { data: q.data[..61 * 3].to_vec(), width: 61 };
+    let opinion = |top1: f32| Opinion { top1, top2: 0.1, entropy: 1.0 - top1, before: None };
+    let opinions = [0.9, 0.5, 0.3].map(opinion);
+    // By hand: the three features of each position after its row.
+    let by_hand = rows.iter().zip(opinions).flat_map(|(row, o)| {
+        row.iter().copied().chain([o.top1, o.top1 - o.top2, 3_f32.ln()]).collect::<Vec<_>>()
+    });
+    let by_hand = Rows { data: by_hand.collect(), width: 64 };
+    assert_eq!(with.predict(&rows, &opinions).unwrap(), plain.predict(&by_hand, &[]).unwrap());
+    let error = with.predict(&rows, &[]).unwrap_err().to_string();
+    assert!(error.contains("how sure"), "{error}");
+    let history = Metadata { features: vec![Feature::Kept], ..Metadata::new(HiddenRow::I) };
+    let error = Predictor::new(Parts::single(q.clone(), q, history)).unwrap_err().to_string();
+    assert!(error.contains("kept"), "{error}");
 }
 
 /// A divergence is above 0 and not bounded by 1: its scores end in a softplus, on the same bilinear form.
@@ -285,7 +312,7 @@ fn a_predictor_of_information_ends_in_a_softplus() {
     };
     let (tv, kl) = (of(Measure::TotalVariation), of(Measure::Divergence));
     let rows = Rows { data: q.data[..64 * 5].iter().map(|v| v * 2.0).collect(), width: 64 };
-    let (tv, kl) = (tv.predict(&rows), kl.predict(&rows));
+    let (tv, kl) = (tv.predict(&rows, &[]).unwrap(), kl.predict(&rows, &[]).unwrap());
     for (sigmoid, softplus) in tv.data().iter().zip(kl.data()) {
         // softplus(s) = −ln(1 − σ(s)); diagonals are 0 in both.
         assert!((softplus + (1.0 - sigmoid).ln()).abs() < 1e-4 * softplus.max(1.0), "{sigmoid} {softplus}");

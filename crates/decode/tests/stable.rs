@@ -79,7 +79,7 @@ fn plain(
             })
             .unwrap();
         let hidden = pass.hidden.unwrap();
-        let d = predictor.predict(&hidden);
+        let d = predictor.predict(&hidden, &[]).unwrap();
         let opinions: Vec<Opinion> = said
             .iter()
             .zip(&masked)

@@ -1,7 +1,7 @@
 //! A look inside: one forward pass of a canvas, and the dependency matrix of its masks.
 
 use demask_decode::Canvas;
-use demask_decode::dependency::{Dependency, Reveals};
+use demask_decode::dependency::{Dependency, Opinion, Reveals};
 use demask_decode::probe::BackboneProbe;
 use demask_decode::rng::Rng;
 use demask_model::{Query, Rows};
@@ -77,10 +77,19 @@ impl Model {
         };
         let positions = positions.to_vec();
         let hidden = Some((positions.as_slice(), predictor.metadata().hidden_row));
-        let query = Query { tokens, hidden, ..Query::default() };
-        let pass = self.backbone().forward(&mut [query])?.pop();
-        let hidden = pass.and_then(|pass| pass.hidden).unwrap_or_default();
-        Ok(DependencyMap { matrix: predictor.predict(&hidden), positions })
+        let features = !predictor.metadata().features.is_empty();
+        let predict = if features { positions.as_slice() } else { &[] };
+        let query = Query { tokens, predict, hidden, ..Query::default() };
+        let pass = self.backbone().forward(&mut [query])?.pop().unwrap_or_default();
+        let mut opinions = Vec::with_capacity(predict.len());
+        if features {
+            self.backbone().logits(&pass.predicting, &mut |_, chunk| {
+                let rows = chunk.chunks_exact(self.backbone().spec().vocab);
+                opinions.extend(rows.map(|row| Opinion::of_logits(row, self.ids().mask)));
+            })?;
+        }
+        let hidden = pass.hidden.unwrap_or_default();
+        Ok(DependencyMap { matrix: predictor.predict(&hidden, &opinions)?, positions })
     }
 
     /// The dependency matrix as it is measured instead (section 4.3): every position is revealed alone, with tokens drawn

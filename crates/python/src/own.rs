@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use demask::decode::dependency::Predictor;
+use demask::decode::dependency::{Opinion, Predictor};
 use demask::decode::marginals::LogitRows;
 use demask::decode::registry::{Cost, Entry, Registry};
 use demask::decode::strategy::{Budget, Needs, Selection, Step, TokenRule};
@@ -156,7 +156,9 @@ impl Own {
             dict.set_item("hidden", (rows.width, bytes(py, &rows.data)))?;
         }
         if let (Some(rows), Some(predictor), true) = (step.hidden, &self.predictor, self.wishes.dependency) {
-            dict.set_item("dependency", bytes(py, predictor.predict(rows).data()))?;
+            let opinions: Vec<Opinion> = step.marginals.iter().map(|m| Opinion::new(m, None)).collect();
+            let predicted = predictor.predict(rows, &opinions).map_err(|error| library(&error.into()))?;
+            dict.set_item("dependency", bytes(py, predicted.data()))?;
         }
         if let Some(rows) = step.attention {
             dict.set_item("attention", (rows.width, bytes(py, &rows.data)))?;

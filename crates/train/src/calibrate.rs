@@ -54,6 +54,11 @@ const CERTAIN: f64 = 0.002;
 impl Calibration {
     /// Tries a predictor on examples that were measured with both hidden rows.
     pub fn of(predictor: &Predictor, examples: &[Example]) -> Result<Self> {
+        // Said now and not found out below: what cannot be compared would count as no evidence.
+        if let Some(example) = examples.first() {
+            let row = Rows::zeros(example.positions.len(), predictor.width());
+            predictor.predict(&row, &example.opinions())?;
+        }
         let convention = |row: HiddenRow| -> Convention {
             let pairs: Vec<(f32, f32)> = examples.iter().flat_map(|e| compared(predictor, e, row)).collect();
             let error: f64 = pairs.iter().map(|(guess, true_)| f64::from(guess - true_).powi(2)).sum();
@@ -137,7 +142,8 @@ fn compared(predictor: &Predictor, example: &Example, row: HiddenRow) -> Vec<(f3
         HiddenRow::IMinusOne => &example.hidden_i_minus_1,
     };
     let Some(stored) = stored else { return Vec::new() };
-    let predicted = predictor.predict(&Rows { data: stored.to_f32(), width: predictor.width() });
+    let rows = Rows { data: stored.to_f32(), width: predictor.width() };
+    let Ok(predicted) = predictor.predict(&rows, &example.opinions()) else { return Vec::new() };
     let (size, measured) = (example.positions.len(), example.dependency.to_f32());
     let pairs = (0..size * size).filter(|index| index / size != index % size);
     pairs.map(|index| (predicted.data()[index], measured[index])).collect()

@@ -5,12 +5,13 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use demask_decode::dependency::{Measure, Parts, Predictor};
+use demask_decode::dependency::{Feature, Parts, Predictor};
 use demask_engine::Shard;
 use demask_model::checkpoint::Dtype;
 use demask_model::{HiddenRow, Rows};
 use demask_train::fit::{Config, Examples, Fit, FitProgress, Fitted, Split, Watcher, best};
-use demask_train::tv_cache::{Cache, HiddenRows, Stored, TvCacheSettings};
+use demask_train::predictor::Architecture;
+use demask_train::tv_cache::{Cache, HiddenRows, Labelling, Stored, TvCacheSettings};
 use support::{assert_same, generate, responses, settings};
 
 fn cache(folder: &Path, hidden: HiddenRows) -> Cache {
@@ -113,13 +114,13 @@ fn the_weights_with_the_lowest_validation_error_are_kept_not_the_last() {
     assert_eq!(fitted.report.validation_mse, lowest);
     // The weights themselves, asked again on the held-out examples.
     let split = Split::of(&cache, &config).unwrap();
-    let held = Examples::new(&cache, HiddenRow::I, None, 3, Measure::TotalVariation).unwrap();
+    let held = Examples::new(&cache, HiddenRow::I, None, &config).unwrap();
     let held = held.read(&split.validation).unwrap();
     let predictor = Predictor::new(fitted.parts).unwrap();
     let (mut sum, mut pairs) = (0.0, 0);
     for example in &held {
         let (size, hidden) = (example.positions.len(), example.hidden_i.as_ref().unwrap().to_f32());
-        let predicted = predictor.predict(&Rows { width: hidden.len() / size, data: hidden });
+        let predicted = predictor.predict(&Rows { width: hidden.len() / size, data: hidden }, &[]).unwrap();
         for (at, measured) in
             example.dependency.to_f32().iter().enumerate().filter(|(at, _)| at / size != at % size)
         {
@@ -129,6 +130,46 @@ fn the_weights_with_the_lowest_validation_error_are_kept_not_the_last() {
     }
     let again = sum / f64::from(pairs);
     assert!((again - lowest).abs() < 1e-4 * lowest, "{again} and {lowest}, the last was {last}");
+}
+
+/// What is trained on rows with features is what decodes with them: the same matrix from the stored rows and opinions.
+#[test]
+fn features_are_trained_as_they_are_used() {
+    let data = tempfile::tempdir().unwrap();
+    let labelled = TvCacheSettings {
+        stability: Some(Labelling { gamma: 0.5, alone: false }),
+        hidden: HiddenRows::I,
+        hidden_dtype: Stored::F32,
+        ..settings()
+    };
+    generate(&responses(24), &labelled, data.path(), 8000, Shard::WHOLE);
+    let cache = Cache::open(data.path()).unwrap();
+    let architecture = Architecture { marginals: true, ..Architecture::default() };
+    let config = Config { epochs: 3, architecture, ..config() };
+    let folder = tempfile::tempdir().unwrap();
+    let fitted = fit(&cache, &config, HiddenRow::I, folder.path()).run(&mut ()).unwrap().unwrap();
+    assert_eq!(fitted.parts.metadata.features, Feature::OF_MARGINALS);
+    let split = Split::of(&cache, &config).unwrap();
+    let held = Examples::new(&cache, HiddenRow::I, None, &config).unwrap().read(&split.validation).unwrap();
+    let (mse, predictor) = (fitted.report.validation_mse, Predictor::new(fitted.parts).unwrap());
+    let (mut sum, mut pairs) = (0.0, 0);
+    for example in &held {
+        let (size, hidden) = (example.positions.len(), example.hidden_i.as_ref().unwrap().to_f32());
+        let rows = Rows { width: hidden.len() / size, data: hidden };
+        let predicted = predictor.predict(&rows, &example.opinions()).unwrap();
+        let measured = example.dependency.to_f32();
+        for at in (0..size * size).filter(|at| at / size != at % size) {
+            sum += f64::from(predicted.data()[at] - measured[at]).powi(2);
+            pairs += 1;
+        }
+    }
+    let again = sum / f64::from(pairs);
+    assert!((again - mse).abs() < 1e-4 * mse, "{again} and {mse}");
+    // A cache that does not store them is refused with a sentence.
+    let plain = tempfile::tempdir().unwrap();
+    let cache = self::cache(plain.path(), HiddenRows::I);
+    let error = fit(&cache, &config, HiddenRow::I, folder.path()).run(&mut ()).unwrap_err().to_string();
+    assert!(error.contains("how sure"), "{error}");
 }
 
 #[test]

@@ -98,6 +98,9 @@ fn evaluate(args: &Run, folder: &Path, host: &mut Host<'_>) -> Result<()> {
         strategy.build(model.context())?;
     }
     let evaluation = Evaluation::new(&args.eval, &model, args.split, args.shard.unwrap_or_default())?;
+    if args.eval.dry_run {
+        return evaluation.estimate(&strategies, host);
+    }
     let mut records = evaluation.records(folder)?;
     if evaluation.run(&strategies, &mut records, host)?.is_break() {
         return Ok(());

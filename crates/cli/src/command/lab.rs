@@ -71,6 +71,9 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     let limit = args.eval.limit.unwrap_or(PROBLEMS);
     let eval = EvalArgs { limit: Some(limit), ..args.eval.clone() };
     let evaluation = Evaluation::new(&eval, &model, args.split, shard)?;
+    if eval.dry_run {
+        return evaluation.estimate(&strategies, host);
+    }
     let mut records = evaluation.records(&args.out)?;
     if evaluation.run(&strategies, &mut records, host)?.is_break() {
         return Ok(());
@@ -123,10 +126,13 @@ fn chosen(args: &Args, model: &Model, picked: &Picked, host: &mut Host<'_>) -> R
             strategies.push(strategy.clone());
         }
     }
-    picked.judge(&args.out)?;
     let limit = args.eval.limit.unwrap_or(PROBLEMS);
     let eval = EvalArgs { limit: Some(limit), ..args.eval.clone() };
     let evaluation = Evaluation::new(&eval, model, args.split, Shard::default())?;
+    if eval.dry_run {
+        return evaluation.estimate(&strategies, host);
+    }
+    picked.judge(&args.out)?;
     let mut records = evaluation.records(&args.out)?;
     if evaluation.run(&strategies, &mut records, host)?.is_break() {
         return Ok(());

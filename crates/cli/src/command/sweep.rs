@@ -71,6 +71,9 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
         configuration.build(model.context())?;
     }
     let evaluation = Evaluation::new(&args.eval, &model, args.split, shard)?;
+    if args.eval.dry_run {
+        return evaluation.estimate(&grid.configurations, host);
+    }
     let mut records = evaluation.records(&args.out)?;
     let problems = Problems { limit: evaluation.limit(), halving: args.halving };
     let suites = |n: usize| evaluation.suites(n).map_err(|error| Error::Data(format!("{error:#}")));

@@ -1,15 +1,17 @@
-//! `demask trace view`: a trace file in the terminal, or as one HTML file that needs nothing else.
+//! `demask trace view`: a trace file in the terminal, as one HTML file that needs nothing else, or as a moving picture.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
+use demask::Text;
 use demask::decode::trace::Trace;
 use demask::model::file::replace;
 use demask::model::files;
 use demask::serve::saved_page;
 
+use crate::animation::animation;
 use crate::args::TextArgs;
 use crate::replay::{Panel, play};
 
@@ -34,6 +36,9 @@ struct View {
     /// Write the animation here
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write a moving picture here that needs no script, for a README
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Milliseconds between the frames in the terminal
     #[arg(long, default_value_t = 200, value_name = "MS")]
     pause: u64,
@@ -63,15 +68,32 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let panels = traces.iter().map(|trace| Panel::new(trace.header.strategy.clone(), trace, &eos));
     let panels = panels.collect::<Result<Vec<_>, _>>().map_err(Error::msg)?;
+    if let Some(path) = &args.svg {
+        let header = &traces[0].header;
+        let prompt = asked(&text, &header.tokens[..header.response.0])?;
+        let picture = animation(&prompt, &panels, tokenizer);
+        replace(path, |out| out.write_all(picture.as_bytes()))?;
+    }
     if std::io::stdout().is_terminal() {
         play(&panels, tokenizer, Duration::from_millis(args.pause))?;
     } else {
         panels.iter().for_each(|panel| print!("{}", panel.story(tokenizer)));
     }
-    if let Some(path) = &args.html {
+    for path in args.html.iter().chain(&args.svg) {
         eprintln!("the animation is in {}", path.display());
     }
     Ok(())
+}
+
+/// What the user said, without the chat template around it; of any other prompt, the whole.
+fn asked(text: &Text, ids: &[u32]) -> Result<String> {
+    const MARK: &str = "\u{1}";
+    let whole = text.tokenizer().decode_verbatim(ids)?;
+    let Ok((shell, _)) = text.user(MARK) else { return Ok(whole) };
+    let inner = shell.split_once(MARK).and_then(|(before, after)| {
+        whole.strip_prefix(before.trim_start()).and_then(|rest| rest.strip_suffix(after))
+    });
+    Ok(inner.unwrap_or(&whole).to_owned())
 }
 
 /// The trace of a file.

@@ -3,6 +3,7 @@
 //!
 //! Invariant: decoding and training compute them with the one function here.
 
+use demask_kernels::{SoftmaxStats, softmax_stats};
 use demask_model::Rows;
 
 use crate::dependency::Dependency;
@@ -67,6 +68,10 @@ impl Feature {
         Self::HadBefore,
     ];
 
+    /// What a predictor of dependency may read besides hidden rows: how sure the model is, now.
+    pub const OF_MARGINALS: [Self; 7] =
+        [Self::Top1, Self::Margin, Self::Entropy, Self::Logit, Self::Masks, Self::Rank, Self::MeanTop1];
+
     /// Those of a head that stands alone, without a dependency matrix.
     pub fn without_dependency() -> Vec<Self> {
         Self::ALL.into_iter().filter(|feature| !feature.reads_dependency()).collect()
@@ -98,6 +103,17 @@ impl Feature {
         }
     }
 
+    /// The features that a list of names names; the first name that is of none.
+    pub fn listed(names: &str) -> Result<Vec<Self>, &str> {
+        let names = names.split(',').filter(|name| !name.is_empty());
+        names.map(|name| Self::named(name).ok_or(name)).collect()
+    }
+
+    /// The list of names of features.
+    pub fn list(features: &[Self]) -> String {
+        features.iter().map(|feature| feature.name()).collect::<Vec<_>>().join(",")
+    }
+
     /// The feature of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|feature| feature.name() == name)
@@ -122,6 +138,16 @@ impl Opinion {
     pub fn new(marginal: &Marginal, before: Option<Before>) -> Self {
         let raw = &marginal.raw;
         Self { top1: raw.top1, top2: raw.top2, entropy: raw.entropy, before }
+    }
+
+    /// Of a row of logits, which cannot be the mask.
+    pub fn of_logits(row: &[f32], mask: u32) -> Self {
+        let mut row = row.to_vec();
+        if let Some(mask) = row.get_mut(mask as usize) {
+            *mask = f32::NEG_INFINITY;
+        }
+        let SoftmaxStats { top1, top2, entropy, .. } = softmax_stats(&row);
+        Self { top1, top2, entropy, before: None }
     }
 }
 

@@ -4,7 +4,7 @@
 //! `head.N.w_q` …), `projection.first` and `projection.second`, `mix`; every matrix `[in, out]`.
 //! Metadata: `demask_predictor`, `d`, `layout`, `hidden_row` (`i` or `i-1`), `final_norm` (`after` or
 //! `before`), `merged`, `heads`, `mix`, `activation`, `scale`, `trained_on`, `validation_mse`,
-//! `backbone`, `measure` (`tv` or `kl`), and the `demask_part` of all trained parts. The stability head lies in the same
+//! `backbone`, `features` (what is read after the hidden row), `measure` (`tv` or `kl`), and the `demask_part` of all trained parts. The stability head lies in the same
 //! file, see [`stability_file`]; a file may hold either head or both.
 //!
 //! Files of other programs are read by their names and shapes, and [`Understanding`] says what was
@@ -20,6 +20,7 @@ use demask_model::{Backbone, Rows, names_predictor};
 
 use crate::dependency::Measure;
 use crate::dependency::beside::{Calibrated, file_names, files_in};
+use crate::dependency::feature::Feature;
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
 use crate::dependency::reading::{ROW_ASSUMED, Reading};
@@ -199,7 +200,7 @@ impl Parts {
 
     fn about(&self) -> BTreeMap<String, String> {
         let merged = self.heads.iter().all(|h| matches!(h, Head::Merged(_)));
-        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, measure } =
+        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, features, measure } =
             &self.metadata;
         let activation = self.projection.as_ref().map(|p| match p.activation {
             Activation::Relu => "relu",
@@ -220,6 +221,7 @@ impl Parts {
             ("backbone", backbone.clone()),
             ("trained_on", trained_on.clone()),
             ("validation_mse", validation_mse.map(|v| v.to_string())),
+            ("features", (!features.is_empty()).then(|| Feature::list(features))),
             ("measure", Some(measure.name().into())),
             ("demask_part", Some("predictor".into())),
         ];
@@ -250,7 +252,7 @@ impl Deref for Summary<'_> {
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, measure } =
+        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, features, measure } =
             &self.metadata;
         let dtypes: Vec<String> = self.dtypes.iter().map(ToString::to_string).collect();
         match self.heads {
@@ -270,6 +272,9 @@ impl fmt::Display for Summary<'_> {
         }
         let side = if *final_norm == FinalNorm::After { "after" } else { "before" };
         write!(f, "; reads hidden row {hidden_row} {side} the final norm")?;
+        if !features.is_empty() {
+            write!(f, " and {}", Feature::list(features).replace(',', ", "))?;
+        }
         if let Some((inner, activation)) = self.projection {
             write!(f, "; projection through {inner} with {activation:?}")?;
         }

@@ -41,8 +41,16 @@ impl ResidentHeads {
     }
 
     /// The mix of the heads' sigmoids, `[|M|, |M|]`.
-    pub(super) fn mixed(&self, predictor: &Predictor, hidden: &Tensor) -> Candle<Tensor> {
+    pub(super) fn mixed(
+        &self,
+        predictor: &Predictor,
+        hidden: &Tensor,
+        features: Option<&Tensor>,
+    ) -> Candle<Tensor> {
         let mut rows = hidden.to_dtype(DType::F32)?;
+        if let Some(features) = features {
+            rows = Tensor::cat(&[&rows, features], 1)?;
+        }
         if let Some((first, second, activation)) = &self.projection {
             let inner = rows.matmul(&first.t()?)?;
             let inner = match activation {

@@ -4,6 +4,7 @@
 use demask_model::{HiddenRow, Rows};
 
 use crate::dependency::Measure;
+use crate::dependency::feature::Feature;
 use crate::dependency::stability::Stability;
 use crate::error::{Error, Result};
 
@@ -40,6 +41,8 @@ pub struct Metadata {
     pub trained_on: Option<String>,
     /// Validation MSE of the kept checkpoint.
     pub validation_mse: Option<f64>,
+    /// What it reads of a position besides its hidden row, after it in the row; nothing in the paper's.
+    pub features: Vec<Feature>,
     /// What it predicts: total variation through a sigmoid, or a divergence through a softplus.
     pub measure: Measure,
 }
@@ -53,6 +56,7 @@ impl Metadata {
             backbone: None,
             trained_on: None,
             validation_mse: None,
+            features: Vec::new(),
             measure: Measure::TotalVariation,
         }
     }
@@ -141,10 +145,11 @@ impl Parts {
 
     /// Width of the backbone's hidden rows that it reads.
     pub fn width(&self) -> usize {
+        let features = self.metadata.features.len();
         match (&self.projection, &self.stability) {
-            (Some(projection), _) => projection.first.len(),
+            (Some(projection), _) => projection.first.len().saturating_sub(features),
             (None, Some(alone)) if self.heads.is_empty() => alone.width(),
-            _ => self.head_width(),
+            _ => self.head_width().saturating_sub(features),
         }
     }
 
@@ -163,6 +168,14 @@ impl Parts {
             Err(Error::Predictor(format!("the predictor does not fit together: {problem}")))
         };
         let width = self.head_width();
+        if let Some(feature) =
+            self.metadata.features.iter().find(|feature| !Feature::OF_MARGINALS.contains(feature))
+        {
+            return refuse(format!("it cannot read {:?}", feature.name()));
+        }
+        if !self.heads.is_empty() && self.width() == 0 {
+            return refuse("nothing is left for the hidden row beside its features".into());
+        }
         if let Some(head) = &self.stability {
             if head.width() != self.width() || head.hidden_row() != self.metadata.hidden_row {
                 return refuse(format!(

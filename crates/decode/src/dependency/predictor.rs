@@ -15,6 +15,7 @@ use demask_model::hash::Hash;
 use demask_model::{HiddenRow, OnDevice, Rows};
 use rayon::prelude::*;
 
+use crate::dependency::feature::{Opinion, features};
 use crate::dependency::on_device::ResidentHeads;
 use crate::dependency::parts::{Activation, Head, Metadata, Mix, Parts};
 use crate::dependency::{Dependency, DependencySource, Measure};
@@ -126,17 +127,27 @@ impl Predictor {
     /// Tells predictors apart by what they predict, to three digits, for a fixed input.
     pub fn fingerprint(&self) -> String {
         let wave = |i: usize| ((i * 2_654_435_761) % 1009) as f32 / 504.5 - 1.0;
-        let hidden = Rows { data: (0..6 * self.width).map(wave).collect(), width: self.width };
-        let digits =
-            self.predict(&hidden).data().iter().map(|v| (v * 1e3).round() as u64).collect::<Vec<_>>();
+        let width = self.width + self.metadata.features.len();
+        let rows = Rows { data: (0..6 * width).map(wave).collect(), width };
+        let digits = self.of_rows(&rows).data().iter().map(|v| (v * 1e3).round() as u64).collect::<Vec<_>>();
         digits.into_iter().fold(Hash::new(), Hash::word).to_string()
     }
 
-    /// `D̂` over hidden rows `[|M|, d]` on a device: computed there in f32, and only the matrix crosses over.
-    pub fn predict_on(&self, device: &dyn OnDevice, hidden: &Tensor) -> Result<Dependency> {
+    /// `D̂` over hidden rows `[|M|, d]` on a device, with what the model thinks of the positions: computed there in f32, and
+    /// only the matrix crosses over.
+    pub fn predict_on(
+        &self,
+        device: &dyn OnDevice,
+        hidden: &Tensor,
+        opinions: &[Opinion],
+    ) -> Result<Dependency> {
         let matrices = self.matrices_on(device, hidden)?;
         let size = hidden.dim(0).map_err(demask_model::Error::from)?;
-        let mixed = matrices.mixed(self, hidden).map_err(demask_model::Error::from)?;
+        let features = match self.features(size, opinions)? {
+            Some(features) => Some(device.upload(&features.data, features.width, hidden)?),
+            None => None,
+        };
+        let mixed = matrices.mixed(self, hidden, features.as_ref()).map_err(demask_model::Error::from)?;
         let mut out = device.fetch(&mixed)?;
         (0..size).for_each(|i| out[i * size + i] = 0.0);
         Ok(Dependency::from_rows(out, size))
@@ -154,8 +165,39 @@ impl Predictor {
         Ok(heads)
     }
 
-    /// `D̂` over hidden rows `[|M|, d]`.
-    pub fn predict(&self, hidden: &Rows) -> Dependency {
+    /// `D̂` over hidden rows `[|M|, d]`, with what the model thinks of the positions; a predictor without features does not
+    /// look at that.
+    pub fn predict(&self, hidden: &Rows, opinions: &[Opinion]) -> Result<Dependency> {
+        if hidden.width != self.width {
+            return Err(Error::Predictor(format!(
+                "the predictor reads hidden rows of width {} but the backbone's are {} wide",
+                self.width, hidden.width
+            )));
+        }
+        Ok(match self.features(hidden.len(), opinions)? {
+            None => self.of_rows(hidden),
+            Some(features) => self.of_rows(&joined(hidden, &features)),
+        })
+    }
+
+    /// What it reads besides the hidden rows of so many positions, if anything.
+    fn features(&self, size: usize, opinions: &[Opinion]) -> Result<Option<Rows>> {
+        let wanted = &self.metadata.features;
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        if opinions.len() != size {
+            return Err(Error::Predictor(
+                "the predictor reads how sure the model is of each position, and was not told; a TV cache stores it \
+                 with stability labels"
+                    .into(),
+            ));
+        }
+        Ok(Some(features(wanted, opinions, None, 1.0)))
+    }
+
+    /// `D̂` over whole rows: hidden row, then features.
+    fn of_rows(&self, hidden: &Rows) -> Dependency {
         let size = hidden.len();
         let projected = self.projection.as_ref().map(|layers| layers.forward(hidden));
         let rows = projected.as_ref().unwrap_or(hidden);
@@ -190,18 +232,13 @@ impl DependencySource for Predictor {
     }
 
     fn dependency(&self, step: &Step<'_>) -> Result<Dependency> {
+        let opinions: Vec<Opinion> = step.marginals.iter().map(|m| Opinion::new(m, None)).collect();
         if let Some((device, rows)) = step.resident {
-            return self.predict_on(device, rows);
+            return self.predict_on(device, rows, &opinions);
         }
         let hidden =
             step.hidden.ok_or_else(|| Error::Predictor("the forward pass returned no hidden rows".into()))?;
-        if hidden.width != self.width {
-            return Err(Error::Predictor(format!(
-                "the predictor reads hidden rows of width {} but the backbone's are {} wide",
-                self.width, hidden.width
-            )));
-        }
-        Ok(self.predict(hidden))
+        self.predict(hidden, &opinions)
     }
 
     fn identity(&self) -> Option<String> {
@@ -227,6 +264,12 @@ impl Bilinear {
             }
         }
     }
+}
+
+/// Rows side by side.
+fn joined(left: &Rows, right: &Rows) -> Rows {
+    let both = left.iter().zip(right.iter()).flat_map(|(a, b)| a.iter().chain(b)).copied();
+    Rows { data: both.collect(), width: left.width + right.width }
 }
 
 /// `a·bᵀ`.
@@ -314,7 +357,7 @@ mod tests {
     fn assert_as_defined(parts: Parts, positions: usize) {
         let hidden = matrix(99, positions, parts.width(), 1.5);
         let expected = naive(&parts, &hidden);
-        let ours = Predictor::new(parts).unwrap().predict(&hidden);
+        let ours = Predictor::new(parts).unwrap().predict(&hidden, &[]).unwrap();
         for (ours, expected) in ours.data().iter().zip(expected) {
             assert!((f64::from(*ours) - expected).abs() < 2e-5, "{ours} {expected}");
         }

@@ -7,6 +7,7 @@ use demask_model::checkpoint::{Dtype, Store};
 use demask_model::{HiddenRow, Rows, names_predictor};
 
 use crate::dependency::Measure;
+use crate::dependency::feature::Feature;
 use crate::dependency::file::{Layout, Understanding};
 use crate::dependency::names::{self, Role};
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts, Projection};
@@ -302,7 +303,11 @@ impl<'a> Reading<'a> {
                 self.bad(&format!("its metadata says measure = {name:?}, which must be tv or kl"))
             })?,
         };
+        let features = Feature::listed(self.about.get("features").map_or("", String::as_str));
+        let features = features
+            .map_err(|name| self.bad(&format!("it reads {name:?} of a position, which is unknown")))?;
         Ok(Metadata {
+            features,
             measure,
             hidden_row,
             final_norm,

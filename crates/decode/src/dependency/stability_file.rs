@@ -65,11 +65,8 @@ pub(super) fn read(
         second_bias: tensor(SECOND_BIAS)?.to_f32().first().copied().unwrap_or(f32::NAN),
     };
     let listed = about.get(INPUTS).ok_or_else(|| bad(format!("its metadata lacks {INPUTS}")))?;
-    let feature = |name: &str| {
-        Feature::named(name)
-            .ok_or_else(|| bad(format!("its stability head reads {name:?}, which is unknown")))
-    };
-    let features = listed.split(',').filter(|name| !name.is_empty()).map(feature).collect::<Result<_>>()?;
+    let features = Feature::listed(listed)
+        .map_err(|name| bad(format!("its stability head reads {name:?}, which is unknown")))?;
     let number = |key: &str| match about.get(key) {
         None => Ok(None),
         Some(text) => match text.parse::<f64>() {
@@ -99,10 +96,9 @@ pub(super) fn tensors(head: &Stability) -> Vec<(String, Mapped)> {
 
 /// What the metadata says of it.
 pub(super) fn metadata(head: &Stability) -> Vec<(&'static str, Option<String>)> {
-    let names: Vec<&str> = head.features().iter().map(|feature| feature.name()).collect();
     let StabilityAbout { gamma, trained_on, loss } = head.about();
     vec![
-        (INPUTS, Some(names.join(","))),
+        (INPUTS, Some(Feature::list(head.features()))),
         (GAMMA, gamma.map(|gamma| gamma.to_string())),
         (TRAINED_ON, trained_on.clone()),
         (LOSS, loss.map(|(loss, _)| loss.to_string())),

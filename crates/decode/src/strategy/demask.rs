@@ -181,7 +181,7 @@ impl Stable {
         let hidden =
             step.hidden.ok_or_else(|| Error::Predictor("the forward pass returned no hidden rows".into()))?;
         let own = match &self.predictor {
-            Some(predictor) if !self.shared => Some(predictor.predict(hidden)),
+            Some(predictor) if !self.shared => Some(predictor.predict(hidden, &opinions)?),
             _ => None,
         };
         let read = self.predictor.as_ref().map(|_| own.as_ref().unwrap_or(dependency));

@@ -163,7 +163,8 @@ mod tests {
         assert_eq!((config.rate, config.weight_decay, config.warmup, config.epochs), (1e-5, 0.01, 0.05, 5));
         assert_eq!((config.beta1, config.beta2, config.eps, config.clip), (0.9, 0.999, 1e-8, 0.0));
         assert_eq!(config.target, Measure::TotalVariation);
-        let plain = Architecture { heads: 1, mix: MixRule::Mean, rank: 0, projection: None };
+        let plain =
+            Architecture { heads: 1, mix: MixRule::Mean, rank: 0, projection: None, marginals: false };
         assert_eq!(config.architecture, plain);
         let model = crate::predictor::Model::new(3584, config.architecture).unwrap();
         assert_eq!(model.len(), 2 * 3584 * 3584, "2d², about 26 million for Dream-7B");

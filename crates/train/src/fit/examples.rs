@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use demask_decode::dependency::Measure;
+use demask_decode::dependency::{Feature, Measure, features};
 use demask_model::{Backbone, HiddenRow, Query};
 
+use super::config::Config;
 use super::split::Place;
 use crate::error::{Error, Result};
 use crate::predictor::Batch;
@@ -21,21 +22,32 @@ pub struct Examples<'a> {
     backbone: Option<&'a dyn Backbone>,
     row: HiddenRow,
     measure: Measure,
+    /// What is read besides the hidden rows.
+    features: &'static [Feature],
     columns: Columns,
     window: usize,
     files: HashMap<usize, Vec<Example>>,
 }
 
 impl<'a> Examples<'a> {
-    /// Holds about `window` files at a time. Refuses a cache without these hidden rows if there is no backbone to make
+    /// Holds about as many files at a time as the config says. Refuses a cache without these hidden rows if there is no backbone to make
     /// them, or if it is not the cache's.
     pub fn new(
         cache: &'a Cache,
         row: HiddenRow,
         backbone: Option<&'a dyn Backbone>,
-        window: usize,
-        measure: Measure,
+        config: &Config,
     ) -> Result<Self> {
+        let (measure, features) = (config.target, config.architecture.features());
+        if !features.is_empty() && cache.header().settings.stability.is_none() {
+            let allowed = "the hidden rows alone, because the cache does not store how sure the model was; generate one \
+                           with stability labels";
+            return Err(Error::Setting {
+                name: "what the predictor reads",
+                value: Feature::list(features),
+                allowed,
+            });
+        }
         if measure == Measure::Divergence && !cache.header().settings.divergence {
             let allowed = "total variation, because the cache stores no divergences; generate one that does";
             return Err(Error::Setting { name: "the target", value: measure.name().into(), allowed });
@@ -49,6 +61,7 @@ impl<'a> Examples<'a> {
             tokens: !stored,
             hidden_i: stored && row == HiddenRow::I,
             hidden_i_minus_1: stored && row == HiddenRow::IMinusOne,
+            labels: !features.is_empty(),
             ..Columns::of(measure)
         };
         let setting = |name, value: String, allowed| Err(Error::Setting { name, value, allowed });
@@ -63,7 +76,10 @@ impl<'a> Examples<'a> {
                     format!("{} and the cache of {}", backbone.fingerprint(), cache.header().backbone);
                 setting("the model's fingerprint", value, "that of the cache")
             }
-            backbone => Ok(Self { cache, backbone, row, measure, columns, window, files: HashMap::new() }),
+            backbone => {
+                let window = config.window;
+                Ok(Self { cache, backbone, row, measure, features, columns, window, files: HashMap::new() })
+            }
         }
     }
 
@@ -111,9 +127,26 @@ impl<'a> Examples<'a> {
                 (None, Some(stored)) => stored.to_f32(),
                 (None, None) => Vec::new(),
             };
+            let rows = self.with_features(rows, example);
             batch.push(&rows, &example.measured(self.measure), example.positions.len());
         }
         Ok(batch)
+    }
+}
+
+impl Examples<'_> {
+    /// Each hidden row with the features of its position after it.
+    fn with_features(&self, rows: Vec<f32>, example: &Example) -> Vec<f32> {
+        if self.features.is_empty() {
+            return rows;
+        }
+        let read = features(self.features, &example.opinions(), None, 1.0);
+        let d = self.cache.header().d;
+        rows.chunks_exact(d)
+            .zip(read.iter())
+            .flat_map(|(row, read)| row.iter().chain(read))
+            .copied()
+            .collect()
     }
 }
 

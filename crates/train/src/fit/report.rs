@@ -162,7 +162,8 @@ impl Report {
                 HiddenRow::IMinusOne => &example.hidden_i_minus_1,
             };
             let rows = stored.as_ref().map(Numbers::to_f32).unwrap_or_default();
-            predicted.extend(predictor.predict(&Rows { data: rows, width: predictor.width() }).data());
+            let rows = Rows { data: rows, width: predictor.width() };
+            predicted.extend(predictor.predict(&rows, &example.opinions())?.data());
             held.push(example.clone());
         }
         if held.is_empty() {

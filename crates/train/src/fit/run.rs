@@ -103,8 +103,7 @@ impl Fit<'_> {
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<Option<Fitted>> {
         self.config.check()?;
         let _lock = Lock::take(self.folder)?;
-        let mut examples =
-            Examples::new(self.cache, self.row, self.backbone, self.config.window, self.config.target)?;
+        let mut examples = Examples::new(self.cache, self.row, self.backbone, self.config)?;
         let plan = self.plan(&examples)?;
         let optimizer = self.config.optimizer();
         let state = State::read(self.folder, &plan.identity, plan.model.len())?;

@@ -8,7 +8,7 @@ mod gradient;
 
 use std::ops::Range;
 
-use demask_decode::dependency::{Activation, Head, Measure, Metadata, Mix, Parts, Projection};
+use demask_decode::dependency::{Activation, Feature, Head, Measure, Metadata, Mix, Parts, Projection};
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::Rows;
 use serde::{Deserialize, Serialize};
@@ -81,17 +81,28 @@ pub struct Architecture {
     pub rank: usize,
     /// Layers before the heads.
     pub projection: Option<ProjectionShape>,
+    /// Whether it reads, besides hidden rows, how sure the model is of each position.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub marginals: bool,
+}
+
+impl Architecture {
+    /// What it reads of a position besides its hidden row.
+    pub fn features(&self) -> &'static [Feature] {
+        if self.marginals { &Feature::OF_MARGINALS } else { &[] }
+    }
 }
 
 impl Default for Architecture {
     fn default() -> Self {
-        Self { heads: 1, mix: MixRule::Mean, rank: 0, projection: None }
+        Self { heads: 1, mix: MixRule::Mean, rank: 0, projection: None, marginals: false }
     }
 }
 
 /// An architecture over hidden rows of one width: where each matrix lies in the flat vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
+    /// Width of the rows it reads: hidden row, then features.
     d: usize,
     architecture: Architecture,
     /// Width of the rows the heads read.
@@ -104,7 +115,7 @@ pub struct Model {
 /// Hidden rows and measured matrices of several examples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// Rows of all examples, `[Σ|M|, d]`.
+    /// Rows of all examples, `[Σ|M|, d]`, with features after the hidden rows where there are any.
     pub hidden: Vec<f32>,
     /// `|M|` of each example.
     pub sizes: Vec<usize>,
@@ -164,7 +175,7 @@ impl Batch {
 }
 
 impl Model {
-    /// Refuses an architecture without parameters.
+    /// Over hidden rows of width `d`; refuses an architecture without parameters.
     pub fn new(d: usize, architecture: Architecture) -> Result<Self> {
         let refuse = |name, allowed| Err(Error::Setting { name, value: "0".into(), allowed });
         if architecture.heads == 0 {
@@ -173,6 +184,7 @@ impl Model {
         if architecture.projection.is_some_and(|p| p.inner == 0 || p.out == 0) {
             return refuse("the width of a projection", "at least 1");
         }
+        let d = d + architecture.features().len();
         let width = architecture.projection.map_or(d, |p| p.out);
         let rank = if architecture.rank == 0 { width } else { architecture.rank };
         Ok(Self { d, architecture, width, rank, measure: Measure::TotalVariation })
@@ -243,7 +255,7 @@ impl Model {
             projection,
             mix,
             scale: None,
-            metadata,
+            metadata: Metadata { features: self.architecture.features().to_vec(), ..metadata },
             stability: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Labelled positions of caches as rows of numbers: hidden row, then features, computed as the decoder computes them.
 
-use demask_decode::dependency::{Dependency, Feature, Predictor, features};
+use demask_decode::dependency::{Feature, Predictor, features};
 use demask_model::{HiddenRow, Rows};
 use half::f16;
 
@@ -82,7 +82,7 @@ pub(super) fn read(
                     true => &mut labelled.held,
                     false => &mut labelled.training,
                 };
-                add(side, example, row, predictor, wanted, gamma);
+                add(side, example, row, predictor, wanted, gamma)?;
             }
         }
     }
@@ -115,9 +115,9 @@ fn add(
     predictor: Option<&Predictor>,
     wanted: &[Feature],
     gamma: f32,
-) {
+) -> Result<()> {
     if example.labelled() == 0 {
-        return;
+        return Ok(());
     }
     let stored = match row {
         HiddenRow::I => &example.hidden_i,
@@ -125,9 +125,11 @@ fn add(
     };
     let data = stored.as_ref().map(|rows| rows.to_f32()).unwrap_or_default();
     let hidden = Rows { data, width: side.width };
-    let dependency: Option<Dependency> = predictor.map(|predictor| predictor.predict(&hidden));
-    let table = features(wanted, &example.opinions(), dependency.as_ref(), gamma);
+    let opinions = example.opinions();
+    let dependency = predictor.map(|predictor| predictor.predict(&hidden, &opinions)).transpose()?;
+    let table = features(wanted, &opinions, dependency.as_ref(), gamma);
     for (i, &change) in example.changes.iter().enumerate().filter(|(_, change)| **change != UNLABELLED) {
         side.push(hidden.row(i), table.row(i), change == CHANGES);
     }
+    Ok(())
 }

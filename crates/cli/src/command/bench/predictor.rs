@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
     let samples = alternate(args.common.repeats, 4, |index| {
         match index {
             0 => pass(&model, &canvases)?,
-            1 => *predicted.borrow_mut() = predictor.predict(&hidden),
+            1 => *predicted.borrow_mut() = predictor.predict(&hidden, &[])?,
             2 => select(&predicted.borrow(), &confidence[..masked])?,
             _ => select(&large, &confidence[..args.selection])?,
         }

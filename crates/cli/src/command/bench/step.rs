@@ -174,7 +174,7 @@ impl Cached {
             after.reader().read(model, Predicting::Host(&pass.predicting), None, &wanted, |_| ())?;
         let confidence: Vec<f32> = marginals.iter().map(|m| m.raw.top1).collect();
         let hidden = pass.hidden.ok_or_else(|| anyhow!("the pass gave no hidden rows"))?;
-        let chosen = greedy_subset(&after.predictor.predict(&hidden), &confidence, ALL).chosen;
+        let chosen = greedy_subset(&after.predictor.predict(&hidden, &[])?, &confidence, ALL).chosen;
         std::hint::black_box(chosen);
         Ok(())
     }
@@ -198,7 +198,7 @@ impl After {
         let predictor = Predictor::from_merged(d, vec![weight], Mix::Mean, Metadata::new(HiddenRow::I))?;
         let hidden = Rows { data: noise(rows * d, 4), width: d };
         Ok(Self {
-            dependency: predictor.predict(&hidden),
+            dependency: predictor.predict(&hidden, &[])?,
             predictor,
             hidden,
             logits: noise(rows * spec.vocab, 5).into(),
@@ -227,7 +227,7 @@ impl After {
                 let read = self.reader().read(model, rows, Some(&mut logits), &self.positions, |_| ())?;
                 std::hint::black_box(read);
             }
-            "predictor" => drop(std::hint::black_box(self.predictor.predict(&self.hidden))),
+            "predictor" => drop(std::hint::black_box(self.predictor.predict(&self.hidden, &[])?)),
             _ => {
                 let confidence = vec![1.0; self.positions.len()];
                 std::hint::black_box(greedy_subset(&self.dependency, &confidence, ALL));
