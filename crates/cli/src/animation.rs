@@ -13,6 +13,8 @@ use crate::replay::Panel;
 /// Seconds of a pass, and of the rest at the end.
 const PASS: f64 = 0.3;
 const REST: f64 = 4.0;
+/// Seconds that a new token is marked.
+const FLASH: f64 = 0.6;
 /// Pixels of a character and of a line, and the margin around.
 const ADVANCE: f64 = 8.5;
 const LINE: f64 = 24.0;
@@ -96,13 +98,14 @@ impl Clock {
     /// The rules of what appears after so many passes: `a` is text, `b` the box in its place.
     fn write(&self, style: &mut String, passes: usize) {
         let at = 100.0 * passes as f64 * PASS / self.seconds;
-        let (before, after) = (at - 0.01, (at + 100.0 * 0.9 / self.seconds).min(100.0));
+        let after = (at + 100.0 * FLASH / self.seconds).min(99.99);
+        // In steps: nothing is between a mask and a token.
         let _ = write!(
             style,
-            ".a{passes}{{animation:a{passes} {0:.1}s infinite}}.b{passes}{{animation:b{passes} {0:.1}s infinite}}\
-             @keyframes a{passes}{{0%,{before:.2}%{{opacity:0}}{at:.2}%,100%{{opacity:1}}}}\
-             @keyframes b{passes}{{0%,{before:.2}%{{opacity:1}}{at:.2}%{{opacity:.8;fill:#d55e00}}\
-             {after:.2}%,100%{{opacity:0;fill:#d55e00}}}}",
+            ".a{passes}{{animation:a{passes} {0:.1}s step-end infinite}}.b{passes}{{animation:b{passes} {0:.1}s step-end \
+             infinite}}@keyframes a{passes}{{0%{{visibility:hidden}}{at:.2}%,100%{{visibility:visible}}}}\
+             @keyframes b{passes}{{0%{{visibility:visible}}{at:.2}%{{visibility:visible;fill:#d55e00;fill-opacity:.45}}\
+             {after:.2}%,100%{{visibility:hidden}}}}",
             self.seconds
         );
     }
@@ -146,7 +149,7 @@ mod tests {
     fn a_token_appears_when_its_pass_ends() {
         let mut style = String::new();
         Clock { seconds: 10.0 * PASS }.write(&mut style, 5);
-        assert!(style.contains("0%,49.99%{opacity:0}50.00%,100%{opacity:1}"), "{style}");
+        assert!(style.contains("0%{visibility:hidden}50.00%,100%{visibility:visible}"), "{style}");
         let mut body = String::new();
         draw(&mut body, " <b", 2, 40.0, 5);
         assert!(body.contains("class=\"a5\"") && body.contains("class=\"m b5\"") && body.contains("&lt;b"));
