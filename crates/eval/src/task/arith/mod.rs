@@ -8,6 +8,7 @@ mod answer;
 mod bare;
 mod chatter;
 mod crowd;
+mod drill;
 mod lacking;
 mod measure;
 mod money;
@@ -78,6 +79,10 @@ impl Task for Arith {
             key,
             facts: Facts::Arith(story),
         }
+    }
+
+    fn drill(&self, rng: &mut Rng) -> Option<Problem> {
+        Some(drill::draw(rng, self.name()))
     }
 
     fn score(&self, problem: &Problem, response: &str) -> Score {

@@ -1,5 +1,5 @@
 //! What orders over lists need most and show least often: the first letter of a word, which of two comes first in the alphabet,
-//! and orders that turn on a place in the list, half of them over numbers and letters, where an item is one token.
+//! and orders that turn on a place in the list: over numbers and letters, where an item is one token, and over long lists.
 
 use super::super::Rng;
 use super::super::book::{expand, fill};
@@ -21,10 +21,11 @@ pub(super) fn draw(rng: &mut Rng) -> Problem {
         1 => earlier(rng),
         _ => {
             let section = *rng.pick(&DRILLED);
-            let short = rng.coin();
+            let (short, long) = (rng.coin(), rng.below(3) == 0);
             let items = loop {
                 let items = Items::draw(rng, Wording::Usual, needs_order(section));
-                if !short || matches!(items.sort, Sort::Numbers | Sort::Letters) {
+                let fits = if long { items.list.len() >= 6 } else { !short || items.sort.is_one_token() };
+                if fits {
                     break items;
                 }
             };

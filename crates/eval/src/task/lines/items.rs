@@ -13,6 +13,13 @@ pub(super) enum Sort {
     Letters,
 }
 
+impl Sort {
+    /// Whether an item is a single token.
+    pub(super) fn is_one_token(self) -> bool {
+        matches!(self, Self::Numbers | Self::Letters)
+    }
+}
+
 /// The items of one problem.
 pub(super) struct Items {
     pub(super) sort: Sort,
