@@ -16,17 +16,18 @@ cp "$out"/run/export/* "$out/tiny/"
 cp "$out"/run/causal/{config.json,model.safetensors} "$out/tiny/assistant/"
 
 # The dependency predictor, then its stability head.
-"$demask" tv-cache generate --model "$out/tiny" --data task:all --limit 4000 --pad-to 24,32,48,64,96,128 --out "$out/cache"
+"$demask" tv-cache generate --model "$out/tiny" --data task:all --limit 2000 --masks-per-response 3 --gamma 0.97 \
+    --pad-to 24,32,48,64 --out "$out/cache"
 "$demask" tv-cache info "$out/cache"
 "$demask" train predictor --cache "$out/cache" --hidden-row i-1 --config configs/predictor-tiny.toml \
     --out "$out/predictor.safetensors"
-"$demask" train stability --model "$out/tiny" --predictor "$out/predictor.safetensors" --data task:all --limit 2000 \
+"$demask" train stability --model "$out/tiny" --predictor "$out/predictor.safetensors" --data task:all --limit 600 \
     --rounds 2 --out "$out/heads.safetensors"
 cp "$out/heads.safetensors" "$out/tiny/predictor.safetensors"
 
 "$demask" train scope --model "$out/tiny" --out "$out/tiny"
 
-# The default decoder: the rule of runs/frontier.sh on validation problems, all tasks.
-"$demask" sweep --model "$out/tiny" --grid configs/tiny-default.toml --split validation --tasks all --limit 200 --out "$out/choice"
+# The default decoder, chosen on validation problems of all tasks.
+"$demask" sweep --model "$out/tiny" --grid configs/tiny-default.toml --split validation --tasks all --limit 60 --out "$out/choice"
 cat "$out/choice/chosen.txt"
-echo "$out/tiny is the checkpoint; generation_config.json names the strategy above and max_new_tokens 128"
+echo "$out/tiny is the checkpoint; generation_config.json names the strategy above and max_new_tokens 64"

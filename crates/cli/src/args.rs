@@ -134,7 +134,6 @@ impl ModelArgs {
     /// The loader of what the flags name.
     fn loader<'a>(&self, downloads: &'a mut Downloads) -> Result<Loader<'a>> {
         let loader = self.model.as_deref().map_or_else(Loader::embedded, Loader::new);
-        self.set_threads()?;
         let mut options = self.each_options()?;
         let loader = loader.options(options.remove(0));
         let loader = options.into_iter().fold(loader, Loader::replica);
@@ -154,12 +153,15 @@ impl ModelArgs {
 
     /// The same, where a checkpoint without a tokenizer will do.
     pub fn open_by_ids(&self) -> Result<Model> {
+        // First of all: whatever is read in parallel would settle the number of threads.
+        self.set_threads()?;
         self.warn()?;
         Ok(self.tell(self.loader(&mut Downloads::default())?.by_ids().load()?))
     }
 
     /// The model that the flags name, or the one inside this program.
     pub fn open(&self) -> Result<Model> {
+        self.set_threads()?;
         self.warn()?;
         Ok(self.tell(self.loader(&mut Downloads::default())?.load()?))
     }
@@ -187,6 +189,7 @@ impl ModelArgs {
 
     /// That model's network and what strategies may use of it, without its tokenizer.
     pub fn network(&self) -> Result<(Transformer, Context)> {
+        self.set_threads()?;
         Ok(self.loader(&mut Downloads::default())?.network()?)
     }
 

@@ -272,7 +272,9 @@ fn a_trace_is_replayed_and_becomes_one_page() {
     let run = demask(&["trace", "view", &trace, &trace, "--model", &model, "--svg", &svg]);
     assert_eq!(run.code, 0, "{}", run.err);
     let picture = fs::read_to_string(&svg).unwrap();
-    assert!(picture.contains(PROMPT) && !picture.contains("<script") && picture.contains("@keyframes a1{"));
+    let asked = "eva has 7 shells . eva finds 19 more";
+    assert!(picture.contains(asked) && !picture.contains("<script"), "{picture}");
+    assert!(picture.contains("@keyframes a") && picture.contains("&lt;sep&gt;"), "{picture}");
     assert_eq!(picture.matches("forward pass").count(), 2, "each race says how long it took");
     let broken = folder.write("broken.jsonl", b"{\"demask_trace\": 1}\n");
     let run = demask(&["trace", "view", &broken, "--model", &model]);

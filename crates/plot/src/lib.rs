@@ -194,7 +194,7 @@ impl Chart {
             .x_label_area_size(40)
             .y_label_area_size(62)
             .build_cartesian_2d(x.clone(), y.clone())?;
-        let label = |y: &f64| if self.log { short(10_f64.powf(*y)) } else { short(*y) };
+        let label = |y: &f64| if self.log { short(two_digits(10_f64.powf(*y))) } else { short(*y) };
         let style = (FONT, 14).into_font();
         chart
             .configure_mesh()
@@ -239,6 +239,12 @@ impl Chart {
         }
         Ok(())
     }
+}
+
+/// A positive number rounded to two digits, for the marks of a logarithmic axis.
+fn two_digits(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor() - 1.0);
+    (value / unit).round() * unit
 }
 
 /// A chart alone is a picture.
