@@ -111,7 +111,7 @@ def test_forward_and_dependency_are_arrays(model: demask.Model) -> None:
         (lambda m: m.generate("x", cache="x"), "no cache"),
         (lambda m: m.generate("x", max_new_tokens=10**6), "context"),
         (lambda m: m.generate("x", max_new_tokens=0), "at least 1"),
-        (lambda m: m.generate("x", top_k=2.5), "top_k is 2.5, must be a whole number"),
+        (lambda m: m.generate("x", top_k=2.5), "top_k = 2.5: must be a whole number"),
         (lambda m: m.generate("x", temperature="warm"), "must be a number"),
         (lambda m: m.generate("x", post_steps=3), "needs edit_threshold"),
         (lambda m: m.forward([1, 2, 10**6], [1]), "vocabulary"),
