@@ -6,6 +6,7 @@
 set -euo pipefail
 FROM=${1:?usage: runs/publish.sh DIR [FOLDER]}
 TO=${2:-$(cd "$(dirname "$0")/../docs/results" && pwd)}
+PAGES=$(cd "$(dirname "$0")" && pwd)/pages
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 
@@ -16,10 +17,10 @@ have() {
   done
 }
 
-# page NAME: opens a page; close_page puts it back whole.
+# page NAME: opens a page, or the empty one of runs/pages where there is none yet; close_page puts it back whole.
 page() {
   PAGE=$TO/$1
-  cp "$PAGE" "$WORK/page"
+  if [ -f "$PAGE" ]; then cp "$PAGE" "$WORK/page"; else cp "$PAGES/$1" "$WORK/page"; fi
 }
 
 close_page() {
