@@ -19,7 +19,7 @@ const TEMPLATE: usize = 6;
 fn examples_are_short_and_made_of_whole_words() {
     let texts =
         mixture(&[], Split::Train, 0).take(8000).flat_map(|problem| [problem.prompt, problem.response]);
-    let tokenizer = tokenizer::train(texts, 3072).expect("the tasks' text is plain");
+    let tokenizer = tokenizer::train(texts, 3072, 1024).expect("the tasks' text is plain");
     let length = |text: &str| tokenizer.encode(text, false).expect("every text is encodable").len();
     for number in 0..=199 {
         assert_eq!(length(&format!(" {number}")), 1, "{number} is split");

@@ -65,6 +65,7 @@ impl Distillation {
                 prompt: 0.0,
                 ordered: 0.0,
                 causal: 0.0,
+                prefix: 0.0,
                 entropy: self.entropy.unwrap_or(entropy),
                 block: self.block.unwrap_or(block),
                 rate: Schedule { peak: self.rate, warmup: self.steps / 20, floor: 0.0 },

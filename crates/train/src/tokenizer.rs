@@ -5,6 +5,7 @@
 //! keep the names of Dream's. Invariant: `decode(encode(text)) == text` for every UTF-8 text, because the pieces
 //! of the split cover the text and every byte is a token.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -60,21 +61,46 @@ pub enum Error {
     Write(#[from] demask_model::Error),
 }
 
-/// Trains a tokenizer of at most `vocab_limit` tokens on `texts`.
+/// Trains a tokenizer of at most `vocab_limit` tokens on `texts`, then gives up to `words` more to the commonest pieces that
+/// merges leave in parts: a list is copied word by word, and a word of several tokens is where a small model slips.
 ///
 /// Merging stops early once every piece seen twice is one token. Same texts, same tokenizer.
-pub fn train(texts: impl Iterator<Item = String> + Send, vocab_limit: usize) -> Result<Tokenizer, Error> {
+pub fn train(
+    texts: impl Iterator<Item = String> + Send,
+    vocab_limit: usize,
+    words: usize,
+) -> Result<Tokenizer, Error> {
     let fixed = fixed_entries();
     let needed = SPECIAL.len() + BYTES + fixed.len();
     if vocab_limit < needed {
         return Err(Error::Limit { limit: vocab_limit, needed });
     }
     let splitter = assemble(&byte_level_vocabulary(&fixed), &[])?;
-    let model = merge(texts, &splitter, vocab_limit - fixed.len())?;
+    let texts: Vec<String> = texts.collect();
+    let model = merge(texts.iter().cloned(), &splitter, vocab_limit - fixed.len())?;
     let mut vocabulary = model.vocabulary;
     vocabulary.extend(fixed);
     vocabulary.dedup();
+    let common = in_parts(&texts, &splitter, &vocabulary)?;
+    vocabulary.extend(common.into_iter().take(words));
     assemble(&vocabulary, &model.merges)
+}
+
+/// Pieces of the texts that are no entry, the commonest first; those seen once are left out.
+fn in_parts(texts: &[String], splitter: &Tokenizer, vocabulary: &[String]) -> Result<Vec<String>, Error> {
+    let known: HashSet<&str> = vocabulary.iter().map(String::as_str).collect();
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for text in texts {
+        for piece in pieces(splitter, text).map_err(library)? {
+            let letters = piece.chars().count() > 1 && piece.chars().skip(1).all(char::is_alphabetic);
+            if letters && !known.contains(piece.as_str()) {
+                *counts.entry(piece).or_default() += 1;
+            }
+        }
+    }
+    let mut common: Vec<(String, usize)> = counts.into_iter().filter(|(_, count)| *count > 1).collect();
+    common.sort_unstable_by(|(a, m), (b, n)| n.cmp(m).then_with(|| a.cmp(b)));
+    Ok(common.into_iter().map(|(piece, _)| piece).collect())
 }
 
 /// Writes `tokenizer.json` and `tokenizer_config.json` into a checkpoint folder.

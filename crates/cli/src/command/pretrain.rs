@@ -20,6 +20,8 @@ use self::watch::Terminal;
 /// Problems whose text the tokenizer is trained on, and the most tokens it may have.
 const TOKENIZER_PROBLEMS: usize = 40_000;
 const TOKENIZER_LIMIT: usize = 3072;
+/// Whole words beyond that.
+const TOKENIZER_WORDS: usize = 1024;
 const LARGEST_VOCABULARY: usize = 1 << 20;
 
 /// Trains a small masked-diffusion model from scratch; continues by itself where it was stopped
@@ -106,7 +108,7 @@ fn pretrain(
 fn train_tokenizer(out: &Path, mixture: &BTreeMap<String, f64>) -> Result<()> {
     let problems = task::mixture(&weights(mixture), Split::Train, 0).take(TOKENIZER_PROBLEMS);
     let texts = problems.flat_map(|problem| [problem.prompt, problem.response]);
-    let tokenizer = tokenizer::train(texts, TOKENIZER_LIMIT)?;
+    let tokenizer = tokenizer::train(texts, TOKENIZER_LIMIT, TOKENIZER_WORDS)?;
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     tokenizer::save(&tokenizer, out)?;
     eprintln!("a tokenizer of {} tokens is in {}", tokenizer.get_vocab_size(true), out.display());

@@ -4,15 +4,16 @@
 //! Over `k` this is exactly eq. 1 with its Bernoulli masks integrated out (`∫ 1/t · Bin(k; L, t) dt = 1/k`), at a lower
 //! variance; `t` is stratified over the batch.
 //!
-//! Two shares of a diffusion stage leave eq. 1's masks for those that decoding meets. `ordered` canvases know a prefix and
+//! Three shares of a diffusion stage leave eq. 1's masks for those that decoding meets. `ordered` canvases know a prefix and
 //! little of the rest: a random mask nearly always shows a result somewhere else in the answer, so it teaches to copy and
-//! hardly ever to compute. `causal` canvases are next-token ones, a lesson in every row. Neither changes what a
-//! conditional should be, only how often it is asked for.
+//! hardly ever to compute. `causal` canvases are next-token ones, a lesson in every row, and `prefix` canvases the same
+//! with a prompt that sees itself both ways. None changes what a conditional should be, only how often it is asked for.
 //!
 //! Invariant: a batch is a function of (seed, position in the stream), so a run resumes from one number.
 
 use demask_decode::batch::fitting;
 use demask_decode::rng::{Purpose, Rng};
+use demask_kernels::Segment;
 use demask_model::{Packed, Spec};
 
 use super::certainty::Certainty;
@@ -77,14 +78,23 @@ struct Canvas {
     weights: Vec<f32>,
     /// What this canvas adds to the normaliser.
     counted: usize,
-    /// Rows see only what is before them.
-    causal: bool,
+    seen: Seen,
+}
+
+/// What the rows of a canvas see.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// Every row.
+    All,
+    /// A prompt of so many rows sees itself, every later row what is before it; a prompt of none is plain causal attention.
+    Before(usize),
 }
 
 /// How the masks of a canvas are drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lesson {
     NextToken,
+    Prefix,
     Ordered,
     Uniform,
     Halves,
@@ -112,17 +122,18 @@ impl<'a> Batches<'a> {
         let canvases =
             examples.into_iter().zip(strata).flat_map(|((index, example, lesson, length), t)| match lesson {
                 Lesson::NextToken => vec![self.next_token(example, stage.prompt)],
+                Lesson::Prefix => vec![self.after_prompt(example)],
                 Lesson::Ordered => vec![self.ordered(index, example, length, t)],
                 Lesson::Uniform => vec![self.masked(index, example, length, t)],
                 Lesson::Halves => self.halves(index, example, length, stage.block).into(),
             });
-        // Attention is of one kind within a part.
-        let (causal, both): (Vec<Canvas>, Vec<Canvas>) = canvases.partition(|canvas| canvas.causal);
+        // A next token is always predicted by the row before it, a masked one as the backbone does.
+        let (next, masked): (Vec<Canvas>, Vec<Canvas>) = canvases.partition(|canvas| canvas.seen != Seen::All);
         let sure = (stage.objective == Objective::Certainty).then_some(stage.entropy);
-        let normaliser = causal.iter().chain(&both).map(|canvas| canvas.counted).sum::<usize>() as f32;
+        let normaliser = next.iter().chain(&masked).map(|canvas| canvas.counted).sum::<usize>() as f32;
         let shift = self.spec.shift.is_some();
-        let first = split(&causal, self.part_tokens).map(|some| part(some, true, true, normaliser, None));
-        let then = split(&both, self.part_tokens).map(|some| part(some, false, shift, normaliser, sure));
+        let first = split(&next, self.part_tokens).map(|some| part(some, true, normaliser, None));
+        let then = split(&masked, self.part_tokens).map(|some| part(some, shift, normaliser, sure));
         Ok(Batch { parts: first.chain(then).collect(), examples: count, tokens })
     }
 
@@ -133,6 +144,7 @@ impl<'a> Batches<'a> {
             Objective::Certainty => Lesson::Halves,
             Objective::Diffusion if drawn < stage.causal => Lesson::NextToken,
             Objective::Diffusion if drawn < stage.causal + stage.ordered => Lesson::Ordered,
+            Objective::Diffusion if drawn < stage.causal + stage.ordered + stage.prefix => Lesson::Prefix,
             Objective::Diffusion => Lesson::Uniform,
         }
     }
@@ -164,7 +176,7 @@ impl<'a> Batches<'a> {
     /// Length of the response part of a canvas, with at least one EOS.
     fn length(&self, index: u64, example: &Example, lesson: Lesson) -> usize {
         let least = example.response.len() + 1;
-        if lesson == Lesson::NextToken {
+        if matches!(lesson, Lesson::NextToken | Lesson::Prefix) {
             return least;
         }
         let fitting: Vec<usize> =
@@ -232,7 +244,7 @@ impl<'a> Batches<'a> {
     ) -> Canvas {
         let mut hide = |&p: &usize| std::mem::replace(&mut tokens[p], self.spec.ids.mask);
         let targets = positions.iter().map(&mut hide).collect();
-        Canvas { tokens, positions, targets, weights, counted, causal: false }
+        Canvas { tokens, positions, targets, weights, counted, seen: Seen::All }
     }
 
     /// The same example twice: half of its response masked, then the other half. In blocks, one of them is trained, what is
@@ -267,7 +279,13 @@ impl<'a> Batches<'a> {
         let targets: Vec<u32> = tokens[first..].iter().copied().chain([self.eos()]).collect();
         let positions: Vec<usize> = (first..start + length).collect();
         let weights = positions.iter().map(|&p| if p < start { prompt } else { 1.0 }).collect();
-        Canvas { tokens, positions, targets, weights, counted: length, causal: true }
+        Canvas { tokens, positions, targets, weights, counted: length, seen: Seen::Before(0) }
+    }
+
+    /// Next-token targets of the response alone, behind a prompt that sees itself both ways.
+    fn after_prompt(&self, example: Example) -> Canvas {
+        let seen = Seen::Before(example.prompt.len());
+        Canvas { seen, ..self.next_token(example, 0.0) }
     }
 
     fn eos(&self) -> u32 {
@@ -290,8 +308,30 @@ fn split(canvases: &[Canvas], tokens: usize) -> impl Iterator<Item = &[Canvas]> 
     })
 }
 
-fn part(canvases: &[Canvas], causal: bool, shift: bool, normaliser: f32, sure: Option<f32>) -> BatchPart {
-    let packed = Packed::new(canvases.iter().map(|canvas| canvas.tokens.as_slice()), causal);
+/// Canvases one after another, each seeing of itself what its lesson lets it see.
+fn packed(canvases: &[Canvas]) -> Packed {
+    let mut packed = Packed::new(canvases.iter().map(|canvas| canvas.tokens.as_slice()), false);
+    let mut segments = Vec::with_capacity(2 * canvases.len());
+    let mut start = 0;
+    for canvas in canvases {
+        let rows = start..start + canvas.tokens.len();
+        start = rows.end;
+        let Seen::Before(prompt) = canvas.seen else {
+            segments.push(Segment { q: rows.clone(), k: rows, causal_offset: None });
+            continue;
+        };
+        let (asked, later) = (rows.start..rows.start + prompt, rows.start + prompt..rows.end);
+        if prompt > 0 {
+            segments.push(Segment { q: asked.clone(), k: asked, causal_offset: None });
+        }
+        segments.push(Segment { q: later, k: rows, causal_offset: Some(prompt) });
+    }
+    packed.segments = segments.into();
+    packed
+}
+
+fn part(canvases: &[Canvas], shift: bool, normaliser: f32, sure: Option<f32>) -> BatchPart {
+    let packed = packed(canvases);
     let (mut rows, mut targets, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     let (mut start, mut passes) = (0, Vec::new());
     for canvas in canvases {
@@ -365,10 +405,10 @@ mod tests {
     }
 
     /// Canvases of a diffusion stage with these shares, batch by batch: attention, tokens, rows and weights.
-    fn lessons(ordered: f32, causal: f32) -> Vec<BatchPart> {
+    fn lessons(ordered: f32, causal: f32, prefix: f32) -> Vec<BatchPart> {
         let mut config = Config::parse(SMALL).unwrap();
         let stage = config.stage.iter_mut().find(|stage| stage.objective == Objective::Diffusion).unwrap();
-        (stage.ordered, stage.causal) = (ordered, causal);
+        (stage.ordered, stage.causal, stage.prefix) = (ordered, causal, prefix);
         let (stage, spec) = (stage.clone(), spec());
         let batches = Batches::new(&spec, &config.data, 5, 64);
         let at = |cursor: u64| batches.at(&mut Sums, cursor * 100, &stage).unwrap();
@@ -389,7 +429,7 @@ mod tests {
     fn ordered_canvases_know_a_prefix_and_ask_first_for_what_follows_it() {
         let mask = spec().ids.mask;
         let mut known_later = 0;
-        for part in lessons(1.0, 0.0) {
+        for part in lessons(1.0, 0.0, 0.0) {
             for segment in part.packed.segments.iter() {
                 let tokens = &part.packed.tokens[segment.q.clone()];
                 let first = tokens.iter().position(|&token| token == mask).unwrap();
@@ -415,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_share_of_a_diffusion_stage_is_causal() {
-        let parts = lessons(0.0, 0.5);
+        let parts = lessons(0.0, 0.5, 0.0);
         let count = |causal: bool| -> usize {
             let some = parts.iter().filter(|part| part.packed.segments[0].causal_offset.is_some() == causal);
             some.map(|part| part.packed.segments.len()).sum()
@@ -429,6 +469,26 @@ mod tests {
                 part.packed.segments[0].causal_offset.is_some(),
                 "next tokens are predicted without masks"
             );
+        }
+    }
+
+    #[test]
+    fn behind_a_prefix_every_row_predicts_the_next_and_the_prompt_sees_itself() {
+        for part in lessons(0.0, 0.0, 1.0) {
+            let mut rows = part.rows.iter().zip(&part.targets).peekable();
+            for pair in part.packed.segments.chunks(2) {
+                let [prompt, response] = pair else { panic!("a prompt and its response: {pair:?}") };
+                assert_eq!((&prompt.q, prompt.causal_offset), (&prompt.k, None));
+                assert_eq!(response.k, prompt.q.start..response.q.end);
+                assert_eq!((response.q.start, response.causal_offset), (prompt.q.end, Some(prompt.q.len())));
+                // From the last row of the prompt to the end, which predicts the end of sequence.
+                for row in prompt.q.end - 1..response.q.end {
+                    let next = part.packed.tokens.get(row + 1).filter(|_| row + 1 < response.q.end);
+                    let expected = next.copied().unwrap_or(spec().ids.eos[0]);
+                    assert_eq!(rows.next(), Some((&(row as u32), &expected)));
+                }
+            }
+            assert!(rows.next().is_none());
         }
     }
 

@@ -140,6 +140,10 @@ pub struct Stage {
     /// Share of a diffusion stage's canvases that are trained on the next token under causal attention.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub causal: f32,
+    /// The same with prompts that see themselves both ways, as in diffusion: what is looked up in a prompt is learned in every
+    /// row of the response.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prefix: f32,
     /// Weight of the entropy beside the cross-entropy in a certainty stage.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub entropy: f32,
@@ -304,13 +308,14 @@ impl Stage {
         let shares = [
             ("ordered", self.ordered),
             ("causal", self.causal),
-            ("ordered + causal", self.ordered + self.causal),
+            ("prefix", self.prefix),
+            ("ordered + causal + prefix", self.ordered + self.causal + self.prefix),
         ];
         if let Some((name, share)) = shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
             return Some(format!("{name} is {share}, must be between 0 and 1"));
         }
-        if self.ordered + self.causal > 0.0 && self.objective != Objective::Diffusion {
-            return Some("ordered and causal are shares of a diffusion stage".into());
+        if self.ordered + self.causal + self.prefix > 0.0 && self.objective != Objective::Diffusion {
+            return Some("ordered, causal and prefix are shares of a diffusion stage".into());
         }
         if !(0.0..=100.0).contains(&self.entropy) {
             return Some(format!("entropy is {}, must be between 0 and 100", self.entropy));

@@ -7,7 +7,7 @@ use super::*;
 fn trained() -> Tokenizer {
     let texts =
         (0..200).map(|n| format!("First {n} plus 7 is {}. The answer is (C).\n    return x + {n}", n + 7));
-    train(texts, 2048).expect("the texts are plain")
+    train(texts, 2048, 0).expect("the texts are plain")
 }
 
 fn encode(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
@@ -86,9 +86,9 @@ fn training_is_deterministic_and_within_its_limit() {
     let text = |tokenizer: &Tokenizer| tokenizer.to_string(false).expect("a tokenizer is plain data");
     assert_eq!(text(&trained()), text(&trained()));
     let small =
-        train(std::iter::repeat_n("one two three four five six".to_string(), 9), 700).expect("700 is enough");
+        train(std::iter::repeat_n("one two three four five six".to_string(), 9), 700, 0).expect("700 is enough");
     assert!(small.get_vocab_size(true) <= 700);
-    assert!(matches!(train(std::iter::empty(), 100), Err(Error::Limit { .. })));
+    assert!(matches!(train(std::iter::empty(), 100, 0), Err(Error::Limit { .. })));
 }
 
 #[test]
@@ -116,4 +116,22 @@ fn what_is_saved_is_what_was_trained() {
     assert_eq!(rendered, expected);
     std::fs::remove_dir_all(&folder).expect("it is ours");
     assert!(matches!(save(&tokenizer, &folder), Err(Error::Write { .. })));
+}
+
+#[test]
+fn words_that_merges_leave_in_parts_become_whole_the_commonest_first() {
+    let least = SPECIAL.len() + BYTES + fixed_entries().len();
+    let texts = || {
+        let words = ["yellow zebra 12345", "yellow zebra", "yellow rare"].map(|text| format!("a {text}"));
+        words.into_iter()
+    };
+    // No room for merges, room for one word: the word seen most often.
+    let tokenizer = train(texts(), least, 1).expect("there is room");
+    assert_eq!(encode(&tokenizer, " yellow").len(), 1);
+    assert_eq!(encode(&tokenizer, " zebra").len(), 6);
+    // What was seen once gets no entry, however much room there is.
+    let tokenizer = train(texts(), least, 100).expect("there is room");
+    assert_eq!(encode(&tokenizer, " zebra").len(), 1);
+    assert_eq!(encode(&tokenizer, " rare").len(), 5);
+    assert_survives(&tokenizer, "yellow zebra rare 12345");
 }

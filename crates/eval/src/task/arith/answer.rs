@@ -7,13 +7,13 @@
 use super::super::Rng;
 use super::story::{Op, Step, Story};
 
-/// How an equation is written: plus, minus, times, equals.
-const FORMS: [[&str; 4]; 5] = [
-    ["+", "-", "x", "="],
-    ["plus", "minus", "times", "is"],
-    ["plus", "minus", "times", "makes"],
-    ["plus", "minus", "times", "equals"],
-    ["and", "less", "times", "gives us"],
+/// How an equation is written: plus, minus, times, over, equals.
+const FORMS: [[&str; 5]; 5] = [
+    ["+", "-", "x", "/", "="],
+    ["plus", "minus", "times", "divided by", "is"],
+    ["plus", "minus", "times", "divided by", "makes"],
+    ["plus", "minus", "times", "divided by", "equals"],
+    ["and", "less", "times", "divided by", "gives us"],
 ];
 /// How the first step and every later step of a longer chain open.
 const OPENERS: [[&str; 2]; 6] = [
@@ -75,7 +75,7 @@ impl Story {
                 text += opener;
                 text.push(' ');
             }
-            text += &format!("{total} {} {} {} {after}. ", words[step.op as usize], step.by, words[3]);
+            text += &format!("{total} {} {} {} {after}. ", words[step.op as usize], step.by, words[4]);
             total = after;
         }
         text
@@ -115,8 +115,8 @@ impl Story {
 /// Reads "First 12 + 7 = 19" in any of the forms; the opener is whatever stands before.
 fn equation(sentence: &str) -> Option<Equation<'_>> {
     FORMS.iter().enumerate().find_map(|(form, words)| {
-        let (sum, result) = sentence.rsplit_once(&format!(" {} ", words[3]))?;
-        [Op::Plus, Op::Minus, Op::Times].into_iter().find_map(|op| {
+        let (sum, result) = sentence.rsplit_once(&format!(" {} ", words[4]))?;
+        [Op::Plus, Op::Minus, Op::Times, Op::Over].into_iter().find_map(|op| {
             let (before, by) = sum.rsplit_once(&format!(" {} ", words[op as usize]))?;
             let (opener, left) = before.rsplit_once(' ').unwrap_or(("", before));
             let step = Step::new(op, number(by)?);

@@ -14,6 +14,7 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
             Op::Plus => "bare/two sums",
             Op::Minus => "bare/two differences",
             Op::Times => "bare/two products",
+            Op::Over => "bare/two quotients",
         };
         let pattern = teller.draw(section);
         let (a, b) = (teller.number(a), teller.number(step.by));
@@ -33,11 +34,11 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
 
 /// The sum in signs, with and without spaces, or in words.
 fn expression(teller: &mut Teller<'_>, story: &Story) -> String {
-    let (plus, minus, times) = match teller.rng.below(20) {
-        0..12 => (" + ", " - ", *teller.rng.pick(&[" x ", " * ", " × "])),
-        12..15 => ("+", "-", *teller.rng.pick(&["x", "*"])),
-        15..19 => (" plus ", " minus ", " times "),
-        _ => (" and ", " minus ", " times "),
+    let (plus, minus, times, over) = match teller.rng.below(20) {
+        0..12 => (" + ", " - ", *teller.rng.pick(&[" x ", " * ", " × "]), *teller.rng.pick(&[" / ", " / ", " ÷ "])),
+        12..15 => ("+", "-", *teller.rng.pick(&["x", "*"]), "/"),
+        15..19 => (" plus ", " minus ", " times ", " divided by "),
+        _ => (" and ", " minus ", " times ", " over "),
     };
     let words = plus == " plus " && teller.chance(12);
     let shown = |n: i64| if words { in_words(n) } else { teller.number(n) };
@@ -45,6 +46,7 @@ fn expression(teller: &mut Teller<'_>, story: &Story) -> String {
         Op::Plus => plus,
         Op::Minus => minus,
         Op::Times => times,
+        Op::Over => over,
     };
     let mut text = shown(story.first);
     for step in &story.steps {
@@ -98,6 +100,7 @@ fn command(teller: &mut Teller<'_>, step: Step) -> String {
             "*remove {n}",
         ],
         Op::Times => &["multiply by {n}", "times {n}"],
+        Op::Over => &["divide by {n}", "divide it by {n}"],
     };
     let n = teller.number(step.by);
     teller.pick(patterns).replace("{n}", &n).replace("then ", "")

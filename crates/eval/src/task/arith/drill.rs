@@ -48,7 +48,10 @@ fn train(rng: &mut Rng, task: &str) -> Story {
             }
             _ => {
                 let (a, b) = factors(rng);
-                Story::new(a, vec![Step::new(Op::Times, b)])
+                match rng.below(3) {
+                    0 => Story::new(a * b, vec![Step::new(Op::Over, b)]),
+                    _ => Story::new(a, vec![Step::new(Op::Times, b)]),
+                }
             }
         };
         if Split::of(task, &story.key()) == Split::Train {
@@ -64,6 +67,7 @@ fn told(story: &Story) -> [String; 2] {
         Op::Plus => '+',
         Op::Minus => '-',
         Op::Times => 'x',
+        Op::Over => '/',
     };
     [format!("{} {sign} {by}", story.first), story.total().to_string()]
 }

@@ -2,7 +2,7 @@
 //!
 //! A problem is a chain of equations ([`story`]); a [`teller`] puts it into words, as a story of somebody who has things
 //! ([`owner`]), of things at a place ([`crowd`]), of amounts with a unit ([`measure`]), of money ([`money`]), of two heaps ([`pairs`]), of what
-//! is missing ([`lacking`]), of equal groups ([`product`]), or bare ([`bare`]); [`chatter`] may stand around it. The response works the chain out in one wording of several and keeps it ([`answer`]).
+//! is missing ([`lacking`]), of equal groups ([`product`]), as somebody wrote it down whole ([`told`]), or bare ([`bare`]); [`chatter`] may stand around it. The response works the chain out in one wording of several and keeps it ([`answer`]).
 
 mod answer;
 mod bare;
@@ -19,6 +19,7 @@ mod product;
 mod shape;
 mod story;
 mod teller;
+mod told;
 mod words;
 
 use super::lexicon::untidy;
@@ -26,7 +27,7 @@ use super::{Facts, Problem, Rng, Score, Task, Wording};
 pub use story::{Op, Step, Story};
 use teller::Teller;
 
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "arith/1",
     "arith/2",
     "arith/3",
@@ -37,6 +38,7 @@ const KINDS: [&str; 10] = [
     "arith/together",
     "arith/difference",
     "arith/product",
+    "arith/told",
 ];
 /// How often each number of steps is drawn, of 100.
 const LENGTHS: [usize; 6] = [26, 28, 20, 12, 8, 6];
@@ -52,7 +54,7 @@ impl Task for Arith {
     }
 
     fn version(&self) -> u32 {
-        4
+        5
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -61,11 +63,12 @@ impl Task for Arith {
 
     fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
         let Told { kind, prompt, story, key } = match rng.below(100) {
-            0..56 => told_in_steps(rng, wording),
-            56..73 => told_bare(rng, wording),
-            73..82 => told_together(rng, wording),
-            82..92 => told_as_difference(rng, wording),
-            _ => told_as_product(rng, wording),
+            0..32 => told_in_steps(rng, wording),
+            32..46 => told_bare(rng, wording),
+            46..52 => told_together(rng, wording),
+            52..59 => told_as_difference(rng, wording),
+            59..64 => told_as_product(rng, wording),
+            _ => told_whole(rng, wording),
         };
         let small = rng.below(100) < SMALL_LETTERS;
         let prompt = chatter::around(&mut Teller::new(rng, wording), prompt);
@@ -130,7 +133,11 @@ fn told_bare(rng: &mut Rng, wording: Wording) -> Told {
     let mut story = match rng.below(10) {
         0 => {
             let (a, b) = story::factors(rng);
-            Story::new(a, vec![Step::new(Op::Times, b)])
+            if rng.below(3) == 0 {
+                Story::new(a * b, vec![Step::new(Op::Over, b)])
+            } else {
+                Story::new(a, vec![Step::new(Op::Times, b)])
+            }
         }
         1 if count > 1 => with_product(rng, count.min(3)),
         _ => story::chain(rng, count),
@@ -186,6 +193,11 @@ fn told_as_product(rng: &mut Rng, wording: Wording) -> Told {
     let (prompt, content) = product::tell(&mut Teller::new(rng, wording), &mut story);
     // A product cannot be worked out, only known: the table must be in training, so the things counted are part of a problem's key.
     Told { kind: "arith/product", prompt, key: format!("{}:{content}", story.key()), story }
+}
+
+fn told_whole(rng: &mut Rng, wording: Wording) -> Told {
+    let (story, prompt) = told::tell(&mut Teller::new(rng, wording));
+    Told { kind: "arith/told", prompt, key: story.key(), story }
 }
 
 /// A product, and sums after it, up to this many steps in all.

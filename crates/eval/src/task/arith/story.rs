@@ -41,8 +41,10 @@ pub enum Op {
     Plus,
     /// Takes away.
     Minus,
-    /// Multiplies; only ever the first step.
+    /// Multiplies; the first step, but where a problem is told whole.
     Times,
+    /// Divides, with nothing left over; only where a problem is told whole, bare or drilled.
+    Over,
 }
 
 impl Op {
@@ -52,11 +54,12 @@ impl Op {
             Self::Plus => left.checked_add(right),
             Self::Minus => left.checked_sub(right),
             Self::Times => left.checked_mul(right),
+            Self::Over => left.checked_rem(right).filter(|rest| *rest == 0).and_then(|_| left.checked_div(right)),
         }
     }
 
     fn sign(self) -> char {
-        ['+', '-', 'x'][self as usize]
+        ['+', '-', 'x', '/'][self as usize]
     }
 }
 
@@ -67,7 +70,7 @@ impl Step {
 
     /// Whether something is added.
     pub(super) fn gains(self) -> bool {
-        self.op != Op::Minus
+        !matches!(self.op, Op::Minus | Op::Over)
     }
 }
 
@@ -78,17 +81,24 @@ impl Story {
 
     /// The answer.
     pub fn total(&self) -> i64 {
-        self.steps.iter().fold(self.first, |total, step| match step.op {
-            Op::Plus => total + step.by,
-            Op::Minus => total - step.by,
-            Op::Times => total * step.by,
-        })
+        // Who draws the numbers sees to it that every step has a result.
+        self.steps.iter().fold(self.first, |total, step| step.op.apply(total, step.by).unwrap_or(total))
     }
 
     /// The chain of the problem, the same in every wording: "12+7-5".
     pub(super) fn key(&self) -> String {
         let steps = self.steps.iter().map(|step| format!("{}{}", step.op.sign(), step.by));
         std::iter::once(self.first.to_string()).chain(steps).collect()
+    }
+
+    /// Whether every number is one a problem may have, and no total is negative or above `most`.
+    pub(super) fn is_within(&self, most: i64) -> bool {
+        let mut total = self.first;
+        let steps = self.steps.iter().all(|step| {
+            total = step.op.apply(total, step.by).unwrap_or(-1);
+            (1..=LARGEST_START).contains(&step.by) && (0..=most).contains(&total)
+        });
+        (1..=LARGEST_START).contains(&self.first) && steps
     }
 
     /// Whether the last step takes something away.

@@ -92,7 +92,7 @@ impl NounKind {
 }
 
 /// One in this many usual names and nouns is made up: it teaches a model to copy words it has never seen.
-const MADE_UP: usize = 8;
+const MADE_UP: usize = 5;
 
 struct Words {
     names: Vec<Name>,
@@ -156,6 +156,11 @@ pub fn name(rng: &mut Rng, wording: Wording) -> Name {
         let pronoun = *rng.pick(&[Pronoun::She, Pronoun::She, Pronoun::He, Pronoun::He, Pronoun::They]);
         return Name { text: invented::name(rng, &RESERVED), pronoun };
     }
+    known_name(rng, wording)
+}
+
+/// Somebody whose name people have.
+pub fn known_name(rng: &mut Rng, wording: Wording) -> Name {
     rng.pick(&Words::of(wording).names).clone()
 }
 

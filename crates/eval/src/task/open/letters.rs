@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::demand::Family;
-use super::{read, told};
+use super::{in_order, read, told};
 use crate::task::lexicon::{self, NounKind, Pronoun, categories, category};
 use crate::task::phrase::expand;
 use crate::task::{Rng, Wording};
@@ -128,7 +128,10 @@ impl Family for Letters {
     }
 
     fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
-        let words = words(rng, wording, &self.category, self.count);
+        let mut words = words(rng, wording, &self.category, self.count);
+        if in_order(rng) {
+            words.sort_unstable_by_key(|word| word.to_lowercase());
+        }
         let glue = *rng.pick(&[": ", ": ", " - "]);
         words.iter().map(|word| format!("{word}{glue}{}", self.follows.of(word))).collect()
     }
@@ -153,14 +156,12 @@ pub(super) fn pronoun(title: &str) -> Option<Pronoun> {
 
 /// Different words of a category.
 pub(super) fn words(rng: &mut Rng, wording: Wording, title: &str, count: usize) -> Vec<String> {
-    if title == "name" {
-        return lexicon::names(rng, wording, count).into_iter().map(|name| name.text).collect();
-    }
-    if let Some(pronoun) = pronoun(title) {
+    let wanted = pronoun(title);
+    if title == "name" || wanted.is_some() {
         let mut chosen: Vec<String> = Vec::new();
         while chosen.len() < count {
-            let name = lexicon::name(rng, wording);
-            if name.pronoun == pronoun && !chosen.contains(&name.text) {
+            let name = lexicon::known_name(rng, wording);
+            if wanted.is_none_or(|wanted| name.pronoun == wanted) && !chosen.contains(&name.text) {
                 chosen.push(name.text);
             }
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::demand::Family;
 use super::letters::words;
-use super::{read, told};
+use super::{in_order, read, told};
 use crate::task::lexicon::{self, categories, category};
 use crate::task::phrase::{expand, fill};
 use crate::task::{Rng, Wording};
@@ -161,33 +161,33 @@ impl Family for List {
     }
 
     fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
-        match &self.limit {
-            Limit::Given(words) => rng.sample(words, words.len()),
-            Limit::Sorted => {
-                let mut chosen = words(rng, wording, &self.category, self.count);
-                chosen.sort_unstable_by_key(|word| word.to_lowercase());
-                chosen
-            }
+        let ordered = self.limit == Limit::Sorted || in_order(rng);
+        let mut chosen = match &self.limit {
+            Limit::Given(words) => return rng.sample(words, words.len()),
             Limit::Without(_) | Limit::Initial(_) => {
                 let mut chosen: Vec<String> = Vec::new();
                 while chosen.len() < self.count {
                     let word = match self.category.as_str() {
-                        "name" => lexicon::name(rng, wording).text,
+                        "name" => lexicon::known_name(rng, wording).text,
                         title => words(rng, wording, title, 1).remove(0),
                     };
                     let scarce = matches!(self.limit, Limit::Initial(_))
                         && wording == Wording::Fresh
                         && self.category == "name";
                     // Fresh names are few: any name of the letter will do for an answer that is not trained on.
-                    let word = if scarce { lexicon::name(rng, Wording::Usual).text } else { word };
+                    let word = if scarce { lexicon::known_name(rng, Wording::Usual).text } else { word };
                     if self.belongs(&word) && !chosen.contains(&word) {
                         chosen.push(word);
                     }
                 }
                 chosen
             }
-            Limit::None => words(rng, wording, &self.category, self.count),
+            Limit::None | Limit::Sorted => words(rng, wording, &self.category, self.count),
+        };
+        if ordered {
+            chosen.sort_unstable_by_key(|word| word.to_lowercase());
         }
+        chosen
     }
 
     fn read(&self, _response: &str, parts: &[&str]) -> Option<String> {

@@ -1,8 +1,9 @@
 //! `open`: problems with many right answers, where only dependency decides.
 //!
 //! "Write four different sums that make 20.": the parts of an answer are free and independent of one another, the tokens
-//! within a part are not — the paper's "1 + □ = □" many times over. Reference answers are drawn uniformly among the
-//! valid ones, so that no single token is likely by itself and only tokens that agree make an answer.
+//! within a part are not — the paper's "1 + □ = □" many times over. Reference answers hold parts drawn uniformly among the
+//! valid ones, so that no single token is likely by itself and only tokens that agree make an answer. Most are written in
+//! order, as people do: that a part is none of the others is then plain to see, and a small model learns it.
 //!
 //! Invariant: an answer is judged by what it says, not by whether it is the reference.
 
@@ -77,7 +78,7 @@ impl Task for Open {
     }
 
     fn version(&self) -> u32 {
-        3
+        4
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -141,6 +142,11 @@ impl Layout {
     fn set(self, parts: &[String]) -> String {
         parts.join(if self == Self::Lines { "\n" } else { ", " })
     }
+}
+
+/// Whether an answer whose parts may stand in any order is written in order.
+fn in_order(rng: &mut Rng) -> bool {
+    rng.below(10) < 9
 }
 
 /// Draws a pattern of a section and fills in the count.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::demand::Family;
-use super::{read, told};
+use super::{in_order, read, told};
 use crate::task::lexicon::{self, NounKind, capital};
 use crate::task::phrase::{expand, fill};
 use crate::task::{Rng, Wording};
@@ -36,10 +36,15 @@ impl Family for Pairs {
         let last = if self.apart { 99 - self.result } else { self.result / 2 };
         let firsts: Vec<i64> = (0..=last).collect();
         let glue = *rng.pick(if self.apart { &[" and "] } else { &[" and ", " and ", " + "] });
-        let chosen = rng.sample(&firsts, self.count);
+        let mut chosen = rng.sample(&firsts, self.count);
+        let (ordered, swapped) = (in_order(rng), rng.below(3) == 0);
+        if ordered {
+            chosen.sort_unstable();
+        }
         let mut part = |a: i64| {
             let b = if self.apart { self.result + a } else { self.result - a };
-            let [a, b] = if rng.coin() { [a, b] } else { [b, a] };
+            let turned = if ordered { swapped } else { rng.coin() };
+            let [a, b] = if turned { [b, a] } else { [a, b] };
             format!("{a}{glue}{b}")
         };
         chosen.into_iter().map(&mut part).collect()
@@ -159,7 +164,10 @@ impl Family for Rule {
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
         let glue = *rng.pick(&[": ", ": ", " -> "]);
         let domain: Vec<i64> = self.image.domain().collect();
-        let chosen = rng.sample(&domain, self.count);
+        let mut chosen = rng.sample(&domain, self.count);
+        if in_order(rng) {
+            chosen.sort_unstable();
+        }
         chosen.iter().map(|x| format!("{x}{glue}{}", self.image.of(*x))).collect()
     }
 
@@ -258,6 +266,7 @@ impl Family for Order {
         match self.direction {
             Direction::Up => chosen.sort_unstable(),
             Direction::Down => chosen.sort_unstable_by(|a, b| b.cmp(a)),
+            Direction::Any if in_order(rng) => chosen.sort_unstable(),
             Direction::Any => {}
         }
         chosen.iter().map(ToString::to_string).collect()
@@ -303,15 +312,17 @@ impl Family for Compare {
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
         let most = self.limit.unwrap_or(99);
-        let mut parts: Vec<String> = Vec::new();
-        while parts.len() < self.count {
+        let mut couples: Vec<(i64, i64)> = Vec::new();
+        while couples.len() < self.count {
             let (a, b) = (rng.between(0, most), rng.between(0, most));
-            let part = format!("{a} {} {b}", if a < b { "<" } else { ">" });
-            if a != b && !parts.contains(&part) {
-                parts.push(part);
+            if a != b && !couples.contains(&(a, b)) {
+                couples.push((a, b));
             }
         }
-        parts
+        if in_order(rng) {
+            couples.sort_unstable();
+        }
+        couples.iter().map(|(a, b)| format!("{a} {} {b}", if a < b { "<" } else { ">" })).collect()
     }
 
     fn read(&self, _response: &str, parts: &[&str]) -> Option<String> {

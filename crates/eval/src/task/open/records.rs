@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::demand::Family;
-use super::told;
+use super::{in_order, told};
 use crate::task::lexicon;
 use crate::task::phrase::{expand, fill};
 use crate::task::{Rng, Wording};
@@ -184,17 +184,27 @@ impl Family for Records {
         let domain = self.domain.clone().unwrap_or_else(|| (*rng.pick(&DOMAINS)).to_string());
         let mut names: Vec<String> = Vec::new();
         while names.len() < self.count {
-            let name = lexicon::name(rng, wording).text;
+            let name = lexicon::known_name(rng, wording).text;
             // Long answers have short names, to stay within what a small model answers.
             let fits = self.count < 4 || name.len() < 7;
             if fits && name.is_ascii() && name.chars().all(char::is_alphabetic) && !names.contains(&name) {
                 names.push(name);
             }
         }
-        let record = |(at, name): (usize, &String)| {
+        let mut items: Vec<String> = Vec::new();
+        while items.len() < self.count {
+            let item = lexicon::noun(rng, wording, &[lexicon::NounKind::Food, lexicon::NounKind::Thing]).one;
+            if !items.contains(&item) {
+                items.push(item);
+            }
+        }
+        if in_order(rng) {
+            names.sort_unstable();
+            items.sort_unstable();
+        }
+        let record = |(at, (name, item)): (usize, (&String, &String))| {
             let (price, quantity) = (rng.between(1, 20), rng.between(1, 9));
             let age = rng.between(18, 80);
-            let item = lexicon::noun(rng, wording, &[lexicon::NounKind::Food, lexicon::NounKind::Thing]).one;
             let field = |field: &String| {
                 let value = match field.as_str() {
                     "id" => (first + self.step * at as i64).to_string(),
@@ -210,7 +220,7 @@ impl Family for Records {
             };
             format!("{{{}}}", self.fields.iter().map(field).collect::<Vec<_>>().join(", "))
         };
-        names.iter().enumerate().map(record).collect()
+        names.iter().zip(&items).enumerate().map(record).collect()
     }
 
     fn read(&self, response: &str, _parts: &[&str]) -> Option<String> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::demand::Family;
-use super::{read, told};
+use super::{in_order, read, told};
 use crate::task::{Rng, Wording};
 
 /// What is done to the numbers of an equation.
@@ -151,9 +151,17 @@ impl Family for Sums {
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
         let mut chosen = rng.sample(&self.all(), self.count);
+        let ordered = in_order(rng);
+        if ordered {
+            chosen.sort_unstable();
+        }
+        let reversed = rng.below(3) == 0;
         for numbers in &mut chosen {
-            if self.sign != Sign::Minus {
-                rng.shuffle(numbers);
+            match self.sign {
+                Sign::Minus => {}
+                _ if !ordered => rng.shuffle(numbers),
+                _ if reversed => numbers.reverse(),
+                _ => {}
             }
         }
         chosen.iter().map(|numbers| write(self.sign, numbers, self.result)).collect()
@@ -219,6 +227,9 @@ impl Family for Results {
             if !seen.iter().any(same) {
                 seen.push(numbers);
             }
+        }
+        if in_order(rng) {
+            seen.sort_unstable();
         }
         seen.iter().map(|numbers| write(self.sign, numbers, self.sign.of(numbers).unwrap_or(0))).collect()
     }

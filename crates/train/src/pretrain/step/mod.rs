@@ -74,9 +74,15 @@ mod tests {
                 layout.initial(3).iter().enumerate().map(|(i, p)| p + (i % 5) as f32 * 0.02).collect();
             let mut autograd = Autograd::new(&spec, &layout, &Device::Cpu).unwrap();
             let mut fused = Fused::new(&spec, &layout, Precision::F32);
-            for objective in [Objective::Autoregressive, Objective::Diffusion, Objective::Certainty] {
+            let lessons = [
+                (Objective::Autoregressive, 0.0),
+                (Objective::Diffusion, 0.0),
+                (Objective::Diffusion, 1.0),
+                (Objective::Certainty, 0.0),
+            ];
+            for (objective, prefix) in lessons {
                 let entropy = if objective == Objective::Certainty { 2.0 } else { 0.0 };
-                let stage = Stage { objective, prompt: 0.0, entropy, ..config.stage[0].clone() };
+                let stage = Stage { objective, prompt: 0.0, entropy, prefix, ..config.stage[0].clone() };
                 let batch = Batches::new(&spec, &config.data, 5, 90).at(&mut Sums, 11, &stage).unwrap();
                 assert!(batch.parts.len() > 1);
                 let (mut a, mut b) = (vec![0.0; layout.len()], vec![0.0; layout.len()]);
