@@ -164,10 +164,7 @@ impl Run<'_> {
         let batches = Batches::new(self.spec, &self.config.data, self.config.seed, gradient.part_tokens());
         let batch = batches.at(source, state.cursor, stage)?;
         sum.fill(0.0);
-        let mut loss = Loss::default();
-        for part in &batch.parts {
-            loss += gradient.add(&state.moments.parameters, part, sum)?;
-        }
+        let loss = gradient.add_all(&state.moments.parameters, &batch.parts, sum)?;
         let norm = optimizer::norm(sum);
         if let Some(muon) = &self.config.muon {
             let momentum = state.momentum.get_or_insert_with(|| vec![0.0; layout.len()]);

@@ -1,7 +1,6 @@
 //! `demask bench pretrain`: how much of the machine's peak pre-training reaches: forward, backward and loss of parts of a
 //! batch, as the training loop computes them.
 
-use std::cell::RefCell;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -50,27 +49,36 @@ pub fn run(args: &Args) -> Result<()> {
     let parameters = layout.initial(0);
     let precision = if args.bf16 { Precision::Bf16 } else { Precision::F32 };
     let mut gradient = step::gradient(&spec, &layout, &Device::Cpu, precision)?;
-    let parts: Vec<BatchPart> =
-        args.lengths.iter().map(|&length| part(&spec, length, gradient.part_tokens())).collect();
+    // Two parts a batch, as lanes side by side take them.
+    let parts: Vec<Vec<BatchPart>> =
+        args.lengths.iter().map(|&length| vec![part(&spec, length, gradient.part_tokens()); 2]).collect();
     let mut into = vec![0.0; layout.len()];
-    let work = RefCell::new(vec![Vec::new(); parts.len()]);
     let before = Peak::measure();
     let samples = alternate(args.common.repeats, parts.len(), |index| {
-        let start = Instant::now();
-        let (loss, seen) = meter(|| gradient.add(&parameters, &parts[index], &mut into));
-        work.borrow_mut()[index].push((start.elapsed().as_secs_f64(), seen));
-        loss?;
+        gradient.add_all(&parameters, &parts[index], &mut into)?;
         Ok(())
     })?;
+    // What is inside products is seen one part at a time: side by side, their seconds would count twice.
+    let mut work = vec![Vec::new(); parts.len()];
+    for (batch, work) in parts.iter().zip(&mut work) {
+        for _ in 0..args.common.repeats {
+            let start = Instant::now();
+            let (loss, seen) = meter(|| gradient.add(&parameters, &batch[0], &mut into));
+            work.push((start.elapsed().as_secs_f64(), seen));
+            loss?;
+        }
+    }
     let peak = before.or(Peak::measure());
     let mut report =
         Report::new("pretrain", &["L", "tokens", "ms", "tokens/s", "of peak", "outside products"]);
     for ((part, samples), (length, work)) in
-        parts.iter().zip(&samples).zip(args.lengths.iter().zip(work.take()))
+        parts.iter().zip(&samples).zip(args.lengths.iter().zip(work))
     {
-        let (wall, tokens) = (samples.wall(), part.packed.tokens.len());
+        let (wall, tokens) = (samples.wall(), part.iter().map(|part| part.packed.tokens.len()).sum::<usize>());
         let threads = rayon::current_num_threads() as f64;
-        let share = Spread::of(work.iter().map(|(seconds, seen)| peak.least(seen) / seconds)).median;
+        // A batch is as much work as its parts.
+        let least = Spread::of(work.iter().map(|(_, seen)| peak.least(seen) * part.len() as f64)).median;
+        let share = least / wall.median;
         let inside = Spread::of(work.iter().map(|(seconds, seen)| {
             let all = [seen.float, seen.quantized, seen.attention];
             all.iter().map(|counted| counted.thread_seconds).sum::<f64>() / (seconds * threads)

@@ -2,11 +2,12 @@
 //!
 //! Two implementations of one trait: [`Autograd`] differentiates the Transformer itself, on any device, and is the
 //! specification; [`Fused`] is the same mathematics written out over the CPU kernels, with buffers that are kept from
-//! step to step. A test holds them together.
+//! step to step. A test holds them together. [`Lanes`] has two of the latter share a batch.
 
 mod autograd;
 mod block;
 mod fused;
+mod lanes;
 mod products;
 mod rows;
 
@@ -15,6 +16,7 @@ use demask_model::Spec;
 
 pub use autograd::Autograd;
 pub use fused::Fused;
+pub use lanes::Lanes;
 pub(super) use products::Products;
 
 use super::batch::BatchPart;
@@ -28,6 +30,15 @@ pub trait Gradient {
     /// Adds the gradient of the loss of `part` at `parameters` to `gradient`, both in the layout's order.
     fn add(&mut self, parameters: &[f32], part: &BatchPart, gradient: &mut [f32]) -> Result<Loss>;
 
+    /// The same for all parts of a batch.
+    fn add_all(&mut self, parameters: &[f32], parts: &[BatchPart], gradient: &mut [f32]) -> Result<Loss> {
+        let mut loss = Loss::default();
+        for part in parts {
+            loss += self.add(parameters, part, gradient)?;
+        }
+        Ok(loss)
+    }
+
     /// Tokens of a part that it works best with.
     fn part_tokens(&self) -> usize;
 }
@@ -40,7 +51,9 @@ pub fn gradient(
     precision: Precision,
 ) -> Result<Box<dyn Gradient>> {
     Ok(match device {
-        Device::Cpu if Fused::knows(spec) => Box::new(Fused::new(spec, layout, precision)),
+        Device::Cpu if Fused::knows(spec) => {
+            Box::new(Lanes::new(|| Fused::new(spec, layout, precision), layout.len()))
+        }
         _ => Box::new(Autograd::new(spec, layout, device)?),
     })
 }
@@ -92,6 +105,10 @@ mod tests {
                     assert!((x.value - y.value).abs() < 1e-5 * x.value.abs(), "{x:?} {y:?}");
                     assert_eq!((x.right, x.count), (y.right, y.count));
                 }
+                let mut lanes = Lanes::new(|| Fused::new(&spec, &layout, Precision::F32), layout.len());
+                let mut c = vec![0.0; layout.len()];
+                lanes.add_all(&parameters, &batch.parts, &mut c).unwrap();
+                assert!(difference(&layout, &b, &c).0 < 1e-5, "{:?}", difference(&layout, &b, &c));
                 let (worst, name) = difference(&layout, &a, &b);
                 assert!(worst < 2e-4, "{objective:?} {name}: {worst}");
                 assert!(layout.slots().iter().all(|slot| a[slot.range.clone()].iter().any(|&g| g != 0.0)));
