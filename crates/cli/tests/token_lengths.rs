@@ -9,7 +9,7 @@ const LONGEST_RESPONSE: usize = 128;
 const FRESH_ROOM: usize = 16;
 /// What its positions leave for prompt and response together.
 const LONGEST_EXAMPLE: usize = 384;
-/// Made-up and fresh words are split (an eighth of all names are made up), the others are whole.
+/// Made-up and fresh words are split (a fifth of all names are made up), the others are whole.
 const TOKENS_PER_WORD: f64 = 1.4;
 
 /// What the chat template adds around a prompt and a response.

@@ -41,7 +41,13 @@ fn expression(teller: &mut Teller<'_>, story: &Story) -> String {
         _ => (" and ", " minus ", " times ", " over "),
     };
     let words = plus == " plus " && teller.chance(12);
-    let shown = |n: i64| if words { in_words(n) } else { teller.number(n) };
+    // Words would run into one another where signs have no spaces.
+    let close = plus == "+";
+    let shown = |n: i64| match (words, close) {
+        (true, _) => in_words(n),
+        (_, true) => n.to_string(),
+        _ => teller.number(n),
+    };
     let sign = |op: Op| match op {
         Op::Plus => plus,
         Op::Minus => minus,

@@ -119,7 +119,7 @@ pub(super) fn start(rng: &mut Rng) -> i64 {
 }
 
 /// A change: most are small.
-fn change(rng: &mut Rng) -> i64 {
+pub(super) fn change(rng: &mut Rng) -> i64 {
     let most = *rng.pick(&[9, 9, 12, 12, 20, 20, 30, LARGEST_CHANGE]);
     rng.between(1, most)
 }

@@ -44,7 +44,9 @@ fn fresh_words_are_never_in_training() {
     if let Some(problem) = train.iter().find(|problem| seen(problem)) {
         panic!("{}", problem.prompt);
     }
-    let told = draw(Split::Fresh, 5, 1000).into_iter().filter(|problem| problem.kind != "arith/bare");
+    // Many problems told whole name nobody.
+    let named = |problem: &Problem| !["arith/bare", "arith/told"].contains(&problem.kind.as_str());
+    let told = draw(Split::Fresh, 5, 1000).into_iter().filter(named);
     let (with, all) = told.fold((0, 0), |(with, all), problem| (with + usize::from(seen(&problem)), all + 1));
     assert!(with * 10 > all * 8, "{with} of {all} fresh problems have a fresh word");
 }
@@ -99,8 +101,8 @@ fn every_number_of_a_story_is_told() {
                 || words.contains(&in_words(n).as_str())
                 || words.contains(&"another")
                 || (text.contains("dozen") && (n == 12 || n == 6))
-                // "twice", "half", "a third", "both".
-                || (problem.kind == "arith/told" && (2..=4).contains(&n));
+                // "twice", "half", "a third", "a week".
+                || (problem.kind == "arith/told" && (2..=7).contains(&n));
             assert!(told, "{n} of {} is not in {}", problem.key, problem.prompt);
         }
     }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use super::super::lexicon::{self, NounKind, Wording, capital};
 use super::party::Party;
-use super::story::{Op, Step, Story, start};
+use super::story::{Op, Step, Story, change, start};
 use super::teller::Teller;
 
 /// The greatest number on the way.
@@ -119,7 +119,12 @@ impl Line {
                 let Operand::Slot(slot) = *operand else { continue };
                 let known = numbers.contains_key(&slot);
                 if !known || factor(at) {
-                    let drawn = if factor(at) { teller.rng.between(2, FACTOR) } else { start(teller.rng) };
+                    let drawn = match at {
+                        _ if factor(at) => teller.rng.between(2, FACTOR),
+                        0 | 1 => start(teller.rng),
+                        // Changes are small, or few chains would stay within bounds.
+                        _ => change(teller.rng).max(2),
+                    };
                     numbers.insert(slot, drawn);
                 }
             }

@@ -215,23 +215,21 @@ mod tests {
     fn an_answer_to_another_problem_fails() {
         let mut rng = Rng::new(12);
         let mut previous = Program.generate(&mut rng, Wording::Usual);
-        let mut refused = 0;
+        let (mut refused, mut same) = (0, 0);
         for _ in 0..3000 {
             let problem = Program.generate(&mut rng, Wording::Usual);
             let content = |problem: &Problem| problem.key.split(':').take(2).collect::<String>();
             // Functions of different kinds may be one: the length of a text and of a list.
             if problem.kind == previous.kind && content(&problem) != content(&previous) {
-                assert!(
-                    !Program.score(&problem, &previous.response).correct,
-                    "{}\n{}",
-                    problem.prompt,
-                    previous.response
-                );
-                refused += 1;
+                // Now and then two recipes are one function: -(n % 2) + 1 is 1 where n % 2 == 0 is True.
+                match Program.score(&problem, &previous.response).correct {
+                    true => same += 1,
+                    false => refused += 1,
+                }
             }
             previous = problem;
         }
-        assert!(refused > 400);
+        assert!(refused > 400 && same <= 2, "{refused} {same}");
     }
 
     #[test]
