@@ -154,7 +154,11 @@ mod tests {
         assert_eq!((choice.experts, choice.weights), (vec![0, 1], vec![0.125, 0.125]));
         let one = Choice::new(&Experts { chosen: 1, normalise: true, ..rule.clone() }, None, &[0.0; 8]);
         assert_eq!(one.weights, [1.0]);
-        let one = Choice::new(&Experts { chosen: 1, normalise: true, scoring: Scoring::Sigmoid, ..rule }, None, &[0.0; 8]);
+        let one = Choice::new(
+            &Experts { chosen: 1, normalise: true, scoring: Scoring::Sigmoid, ..rule },
+            None,
+            &[0.0; 8],
+        );
         assert_eq!(one.weights, [0.5]);
     }
 
