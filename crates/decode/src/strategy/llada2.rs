@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
             key: "transfer",
             default: "",
             kind: Kind::Count,
-            help: "least tokens a pass takes, in the plan's place; 1 where decided tokens are edited, as in LLaDA2.1",
+            help: "least tokens a pass takes, not the plan's; 1 where decided tokens are edited (LLaDA2.1)",
         },
         SCORE,
     ],
