@@ -63,11 +63,11 @@ def read_lines(path):
     return [line.strip() for line in Path(path).read_text().splitlines() if line.strip()]
 
 
-def mask_some(ids, mask, share, seed):
-    """Masks a share of the tokens between [CLS] and [SEP]; the ids and the positions."""
+def mask_some(ids, mask, share, seed, first=1):
+    """Masks a share of the tokens from `first` to before [SEP]; the ids and the positions."""
     dice = random.Random(seed)
-    count = max(1, round(share * (len(ids) - 2)))
-    positions = sorted(dice.sample(range(1, len(ids) - 1), count))
+    count = max(1, round(share * (len(ids) - 1 - first)))
+    positions = sorted(dice.sample(range(first, len(ids) - 1), count))
     masked = list(ids)
     for position in positions:
         masked[position] = mask

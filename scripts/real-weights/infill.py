@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Infilling quality against forward passes, on real sequences and real weights.
 
-    infill.py DEMASK MODEL SEQUENCES --out FILE [--share 0.3] [--skip N] [--limit N] [--strategies a,b;c]
+    infill.py DEMASK MODEL SEQUENCES --out FILE [--share 0.3] [--given] [--skip N] [--limit N] [--strategies a,b;c]
 
-A share of the tokens of every sequence is masked (seeded by its number); `demask serve` fills them in with each strategy.
+A share of the tokens of every sequence (with --given: of what a reaction makes, behind >>) is masked, seeded by its number; `demask serve` fills them in with each strategy.
 Told of each: forward passes per sequence, tokens decided per pass, how many of the held-out tokens came back, and the mean
 pseudo-log-likelihood of the tokens that were filled in: log p of each when it alone is masked, by transformers' forward.
 """
@@ -58,6 +58,7 @@ def main():
     parser.add_argument("sequences")
     parser.add_argument("--out", required=True)
     parser.add_argument("--share", type=float, default=0.3)
+    parser.add_argument("--given", action="store_true")
     parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--limit", type=int, default=60)
     parser.add_argument("--longest", type=int, default=160)
@@ -70,7 +71,8 @@ def main():
     for number, ids in enumerate(map(theirs.encode, lines)):
         if ids is None or len(ids) > args.longest or len(canvases) == args.limit:
             continue
-        canvases.append((ids, *mask_some(ids, theirs.mask, args.share, number)))
+        first = ids.index(theirs.vocab[">>"]) + 1 if args.given else 1
+        canvases.append((ids, *mask_some(ids, theirs.mask, args.share, number, first)))
     masked = sum(len(positions) for _, _, positions in canvases)
     print(f"{len(canvases)} sequences, {masked} tokens masked")
     server = Server(args.demask, args.model, ["--predictor", args.predictor] if args.predictor else [])

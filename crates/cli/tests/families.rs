@@ -58,7 +58,8 @@ fn the_published_loops_by_ids() {
         assert_same(&generate("llada2-toy", trace, &flags), trace, &strategy);
     }
     for trace in llada2["generate_editing"].as_array().unwrap().iter().step_by(5) {
-        let strategy = format!("llada2:threshold={},steps={}", trace["threshold"], trace["steps"]);
+        let strategy =
+            format!("llada2:threshold={},transfer={}", trace["threshold"], trace["num_to_transfer"]);
         let eos = if trace["eos_early_stop"] == true { "block-fill" } else { "none" };
         let threshold = trace["editing_threshold"].to_string();
         let mut flags = vec!["--strategy".into(), strategy.clone(), "--eos".into(), eos.into()];

@@ -24,7 +24,8 @@ pub enum EosPolicy {
     None,
     /// When a finished block holds an EOS, everything after the block becomes EOS.
     BlockFill,
-    /// Decoding ends when no mask stands before the first EOS; later masks become EOS, tokens stay.
+    /// Decoding ends when no mask stands before the first EOS; later masks become EOS, tokens stay. Where attention goes
+    /// block by block that is asked after a pass that committed an EOS and at the end of a block, as LLaDA2.0's loop asks.
     Stop,
 }
 

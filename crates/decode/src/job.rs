@@ -149,7 +149,7 @@ impl Job {
         let asked = spec.given().iter().find(|(k, _)| k == "steps").and_then(|(_, v)| v.parse().ok());
         let strategy = spec.build(context)?;
         let mut job = Self::with_strategy(canvas, &spec.to_string(), strategy, options, observer)?;
-        job.step_limit += asked.unwrap_or(0);
+        job.step_limit = job.step_limit.saturating_add(asked.unwrap_or(0));
         if job.strategy.needs().assistant {
             let missing = || Error::NoAssistant { strategy: spec.name().into() };
             job = job.with_assistant(context.assistant.clone().ok_or_else(missing)?);
@@ -185,10 +185,12 @@ impl Job {
         let kept = || options.cache.policy().filter(|_| options.speculate == 0);
         let policy = window.map(CachePolicy::trailing).or_else(kept);
         let length = canvas.response().len();
+        // A block that is edited may be looked at again so often, whatever its length.
+        let again = options.editing.map_or(0, |editing| editing.post_steps.saturating_mul(length));
         Ok(Self {
             rng: Rng::new(options.seed, options.stream),
             strategy,
-            place: BlockStep { index: usize::MAX, count: 0, step: 0, entered_with: 0, length: 0 },
+            place: BlockStep { index: usize::MAX, ..BlockStep::default() },
             cache: policy.map(RowCache::new),
             assistant: None,
             ahead: Ahead::default(),
@@ -198,7 +200,7 @@ impl Job {
             totals: Totals::default(),
             observer,
             stopped: false,
-            step_limit: 64 + 8 * length,
+            step_limit: (64 + 8 * length).saturating_add(again),
             passed: 0,
             held: false,
             post: 0,
@@ -248,7 +250,8 @@ impl Job {
         let picks: Vec<_> = picks.iter().map(|p| p.pick).collect();
         // While a block is edited, an end of sequence in it is not final.
         let policy = self.options.eos.on(plan.grid.is_some());
-        let eos = if self.options.editing.is_some() { EosPolicy::None } else { policy };
+        let waits = policy == EosPolicy::Stop && plan.grid.is_some() && !self.ends(plan, &picks);
+        let eos = if waits || self.options.editing.is_some() { EosPolicy::None } else { policy };
         let mut filled = self.canvas.commit(self.totals.steps, &picks, &plan.block, eos);
         let was: Vec<u32> = edits.iter().map(|e| self.canvas.tokens()[e.position]).collect();
         self.canvas.edit(self.totals.steps, &edits);
@@ -280,6 +283,13 @@ impl Job {
         self.totals.add(&record);
         self.stopped |= self.observer.on_step(&record, &self.canvas).is_break();
         self.stalled().map_or(Ok(()), Err)
+    }
+
+    /// Whether a pass commits an end of sequence, or the last masks of its block.
+    fn ends(&self, plan: &Plan, picks: &[Pick]) -> bool {
+        let left = self.canvas.masked(plan.block.clone());
+        picks.iter().any(|pick| self.canvas.is_eos(pick.token))
+            || left.iter().all(|&p| picks.iter().any(|pick| pick.position == p))
     }
 
     /// Whether a block that may be edited is over: a pass without masks changed nothing, or there were enough of them.

@@ -190,7 +190,8 @@ fn enter(job: &Job, blocks: &Blocks) -> (Range<usize>, Vec<usize>, BlockStep) {
         BlockStep { step: job.place.step + 1, ..job.place }
     } else {
         let entered_with = canvas.masked(block.clone()).len();
-        BlockStep { index, count: blocks.count(), step: 0, entered_with, length: blocks.length() }
+        let edited = job.options.editing.is_some();
+        BlockStep { index, count: blocks.count(), step: 0, entered_with, length: blocks.length(), edited }
     };
     (block, masked, place)
 }

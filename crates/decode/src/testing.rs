@@ -50,8 +50,12 @@ impl Scene {
 
     fn on(canvas: Canvas, confidence: &[f32]) -> Self {
         let marginals: Vec<Marginal> = confidence.iter().map(|&c| marginal(c, 1.0 - c)).collect();
-        let block =
-            BlockStep { index: 0, count: 1, step: 0, entered_with: marginals.len(), length: marginals.len() };
+        let block = BlockStep {
+            count: 1,
+            entered_with: marginals.len(),
+            length: marginals.len(),
+            ..BlockStep::default()
+        };
         Self { canvas, marginals, attention: None, rows: None, block, index: 0, seed: 0 }
     }
 

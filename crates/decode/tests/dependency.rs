@@ -65,11 +65,10 @@ fn true_dependency_by_enumeration() {
         let step = Step {
             index: 0,
             block: BlockStep {
-                index: 0,
                 count: 1,
-                step: 0,
                 entered_with: positions.len(),
                 length: positions.len(),
+                ..BlockStep::default()
             },
             canvas: &canvas,
             masked: &positions,

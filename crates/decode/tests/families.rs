@@ -156,10 +156,11 @@ fn llada2_editing_loop() {
     assert_eq!(traces.len(), 21);
     for (number, trace) in traces.iter().enumerate() {
         let setting = Setting {
-            strategy: format!(
-                "llada2:threshold={},transfer={}",
-                trace["threshold"], trace["num_to_transfer"]
-            ),
+            // Without `transfer` the loop that edits takes one at least, whatever the steps.
+            strategy: match size(&trace["num_to_transfer"]) {
+                1 => format!("llada2:threshold={},steps=2", trace["threshold"]),
+                count => format!("llada2:threshold={},transfer={count}", trace["threshold"]),
+            },
             block: size(&trace["block_length"]),
             length: size(&trace["gen_length"]),
             eos: if trace["eos_early_stop"] == true { EosPolicy::BlockFill } else { EosPolicy::None },
@@ -298,6 +299,48 @@ fn the_cache_of_finished_blocks_changes_no_token() {
         }
         assert!(fewer > 25, "{name}: {fewer} of 50 computed fewer rows");
     }
+}
+
+/// Passes until a rule that looks at each pass (did it commit an end? is nothing masked before the first end?) is content.
+fn until(
+    records: &[StepRecord],
+    prompt: &[u32],
+    eos: &[u32],
+    content: impl Fn(bool, bool) -> bool,
+) -> Option<usize> {
+    let mut tokens: std::collections::BTreeMap<usize, u32> = std::collections::BTreeMap::new();
+    let stops = |record: &StepRecord| {
+        tokens.extend(record.commits.iter().map(|c| (c.position, c.token)));
+        let first = tokens.iter().find(|(_, token)| eos.contains(token)).map(|(&position, _)| position);
+        let decided = first.is_some_and(|first| (prompt.len()..first).all(|p| tokens.contains_key(&p)));
+        content(record.commits.iter().any(|c| eos.contains(&c.token)), decided)
+    };
+    records.iter().position(stops).map(|pass| pass + 1)
+}
+
+#[test]
+fn an_early_stop_is_asked_for_when_an_end_is_committed_and_when_a_block_is_over() {
+    let (model, _) = load("llada2-toy");
+    let (mut dice, mut stopped, mut later) = (Dice(3), 0, 0);
+    for number in 0..120 {
+        let prompt: Vec<u32> = (0..1 + dice.below(20)).map(|_| dice.below(149) as u32).collect();
+        let setting = |eos| Setting {
+            strategy: "llada2:threshold=0.6,steps=16".into(),
+            block: 16,
+            length: 32,
+            eos,
+            editing: None,
+        };
+        let (_, whole, _) = decode(&model, &prompt, &setting(EosPolicy::BlockFill), "blocks");
+        let (_, early, _) = decode(&model, &prompt, &setting(EosPolicy::Stop), "blocks");
+        let eos = &model.spec().ids.eos;
+        let asked = until(&whole, &prompt, eos, |committed, decided| committed && decided);
+        let eager = until(&whole, &prompt, eos, |_, decided| decided);
+        assert_eq!(early.len(), asked.unwrap_or(whole.len()), "{number}: {prompt:?}");
+        stopped += usize::from(early.len() < whole.len());
+        later += usize::from(eager.is_some_and(|eager| eager < early.len()));
+    }
+    assert!(stopped > 3 && later > 0, "{stopped} stopped early, {later} later than they could have");
 }
 
 #[test]

@@ -40,7 +40,12 @@ fn true_dependency(joint: &Tabular, tokens: &[u32]) -> (Vec<usize>, Dependency) 
     let probe = BackboneProbe::new(joint, 64);
     let step = Step {
         index: 0,
-        block: BlockStep { index: 0, count: 1, step: 0, entered_with: masked.len(), length: masked.len() },
+        block: BlockStep {
+            count: 1,
+            entered_with: masked.len(),
+            length: masked.len(),
+            ..BlockStep::default()
+        },
         canvas: &canvas,
         masked: &masked,
         marginals: &[],

@@ -144,6 +144,7 @@ fn what_is_not_understood_is_refused_by_name() {
         ("clip_qkv", json!(8.0)),
         ("delete_token_id", json!(156_930)),
         ("use_mrope", json!(true)),
+        ("rope_local_base_freq", json!(10_000.0)),
     ];
     for shape in shapes::ALL {
         for (field, value) in &everywhere {
@@ -155,6 +156,15 @@ fn what_is_not_understood_is_refused_by_name() {
     }
     let own = [
         ("dream-7b", "partial_rotary_factor", json!(0.5)),
+        ("llada-8b", "partial_rotary_factor", json!(0.5)),
+        ("llada-8b", "sliding_window", json!(4096)),
+        ("dream-7b", "activation_function", json!("gelu_new")),
+        ("sdar-30b-a3b", "partial_rotary_factor", json!(0.5)),
+        ("sdar-30b-a3b", "shared_expert_intermediate_size", json!(512)),
+        ("rnd1", "n_group", json!(8)),
+        ("rnd1", "routed_scaling_factor", json!(2.5)),
+        ("llada-moe", "num_shared_experts", json!(1)),
+        ("llada-moe", "moe_layer_freq", json!(2)),
         ("dream-7b", "num_experts", json!(8)),
         ("llada-8b", "include_bias", json!(true)),
         ("llada-8b", "rope", json!(false)),

@@ -221,7 +221,8 @@ mod tests {
         step: usize,
         in_block: usize,
     ) -> Vec<usize> {
-        let place = BlockStep { index: 0, count: 2, step: in_block, entered_with: 3, length: 3 };
+        let place =
+            BlockStep { index: 0, count: 2, step: in_block, entered_with: 3, length: 3, edited: false };
         let rows = cache.plan(&Moment { canvas, block: &block, place, step, grid: None }, &[block.start - 1]);
         cache.computed(&rows, canvas.tokens());
         rows
@@ -273,7 +274,7 @@ mod tests {
         let mut canvas = canvas();
         let mut cache = cache("delayed:refresh=0");
         let rows = |cache: &mut RowCache, canvas: &Canvas, step| {
-            let place = BlockStep { index: 0, count: 1, step, entered_with: 6, length: 6 };
+            let place = BlockStep { index: 0, count: 1, step, entered_with: 6, length: 6, edited: false };
             let rows = cache.plan(&Moment { canvas, block: &(2..8), place, step, grid: None }, &[]);
             cache.computed(&rows, canvas.tokens());
             rows
@@ -300,7 +301,7 @@ mod tests {
         let mut canvas = canvas();
         let mut cache = cache("auto");
         let rows = |cache: &mut RowCache, canvas: &Canvas, block: Range<usize>| {
-            let place = BlockStep { index: 0, count: 2, step: 0, entered_with: 2, length: 4 };
+            let place = BlockStep { index: 0, count: 2, step: 0, entered_with: 2, length: 4, edited: false };
             let at = Moment { canvas, block: &block, place, step: 0, grid: Some(Grid::new(0, 4)) };
             let rows = cache.plan(&at, &[]);
             cache.computed(&rows, canvas.tokens());

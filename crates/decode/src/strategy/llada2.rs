@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
             key: "transfer",
             default: "",
             kind: Kind::Count,
-            help: "least tokens a pass takes, in the plan's place (LLaDA2.1: 1)",
+            help: "least tokens a pass takes, not the plan's; 1 where decided tokens are edited (LLaDA2.1)",
         },
         SCORE,
     ],
@@ -63,7 +63,12 @@ impl Strategy for Llada2 {
 
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let steps = self.steps.min(step.canvas.asked() / self.minimal);
-        let count = self.transfer.unwrap_or_else(|| planned(step.block.length, steps, step.block.step));
+        let count = match self.transfer {
+            Some(count) => count,
+            // The loop that edits knows no plan.
+            None if step.block.edited => 1,
+            None => planned(step.block.length, steps, step.block.step),
+        };
         Ok(above_or_best(&self.confidence.all(step), self.threshold, count))
     }
 }
@@ -83,5 +88,10 @@ mod tests {
         let sure = Scene::new(&[0.95, 0.91, 0.99, 0.9, 0.1]);
         assert_eq!(sure.select(&mut *strategy).chosen, [2, 0, 1]);
         assert_eq!(Scene::new(&[0.1, 0.6]).select(&mut *build("llada2:transfer=1")).chosen, [1]);
+        let mut edited = Scene::new(&[0.1, 0.6, 0.3]);
+        assert_eq!(edited.select(&mut *build("llada2:steps=1")).chosen, [1, 2, 0]);
+        edited.block.edited = true;
+        assert_eq!(edited.select(&mut *build("llada2:steps=1")).chosen, [1]);
+        assert_eq!(edited.select(&mut *build("llada2:steps=1,transfer=2")).chosen, [1, 2]);
     }
 }

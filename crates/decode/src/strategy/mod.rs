@@ -235,7 +235,7 @@ pub struct Step<'a> {
 }
 
 /// Where a step stands in the sequence of blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockStep {
     /// Number of the block.
     pub index: usize,
@@ -247,6 +247,8 @@ pub struct BlockStep {
     pub entered_with: usize,
     /// Positions of a whole block; the first may share its own with the prompt, and the last may be cut short.
     pub length: usize,
+    /// Whether decided tokens of the block may be replaced, see [`Editing`](crate::editing::Editing).
+    pub edited: bool,
 }
 
 /// Which token goes to a chosen position.

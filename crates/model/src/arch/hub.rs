@@ -1,6 +1,6 @@
 //! Names and fields that most families of the Hub share: those of Qwen2, Qwen3 and Qwen3-MoE.
 
-use super::Facts;
+use super::{Facts, refuse};
 use crate::config::{Experts, Fields, Scoring, Spec};
 use crate::error::Result;
 use crate::layer::{Names, role};
@@ -29,6 +29,14 @@ pub(super) const NAMES: Names = Names {
         (role::EXPERT_DOWN, "mlp.experts.{}.down_proj"),
     ],
 };
+
+/// Experts that every row meets, in the words of configs; a family that has none refuses them.
+pub(super) const SHARED: [&str; 4] = [
+    "n_shared_experts",
+    "num_shared_experts",
+    "shared_expert_intermediate_size",
+    "moe_shared_expert_intermediate_size",
+];
 
 /// The `Spec` of a dense model with the usual fields; a family changes what it does otherwise.
 pub(super) fn spec(fields: &Fields<'_>, architecture: &'static str, facts: &Facts) -> Result<Spec> {
@@ -68,16 +76,17 @@ pub(super) fn spec(fields: &Fields<'_>, architecture: &'static str, facts: &Fact
     })
 }
 
-/// As [`spec`], of a family without experts and with whole heads rotating.
+/// As [`spec`], of a family without experts.
 pub(super) fn dense(fields: &Fields<'_>, architecture: &'static str, facts: &Facts) -> Result<Spec> {
     fields.size("intermediate_size")?;
-    super::refuse::unless_absent(fields, &["num_experts", "num_local_experts", "n_routed_experts"])?;
-    super::refuse::unless_one(fields, &["partial_rotary_factor"])?;
+    refuse::unless_absent(fields, &["num_experts", "num_local_experts", "n_routed_experts"])?;
     spec(fields, architecture, facts)
 }
 
 /// Qwen3-MoE's experts: softmax over all, the chosen normalised to sum to 1, in all layers but those named.
 pub(super) fn qwen3_experts(fields: &Fields<'_>, layers: usize) -> Result<Experts> {
+    refuse::unless_zero(fields, &SHARED)?;
+    refuse::unless_one(fields, &["n_group", "routed_scaling_factor"])?;
     let dense = fields.ids("mlp_only_layers")?;
     let every = fields.optional_size("decoder_sparse_step")?.unwrap_or(1);
     let sparse =

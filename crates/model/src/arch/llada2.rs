@@ -19,6 +19,7 @@ const FACTS: Facts = Facts {
     qk_norm: true,
     fused_qkv: true,
     mask: Some(156_895),
+    judges: &["partial_rotary_factor"],
     ..Facts::PLAIN
 };
 

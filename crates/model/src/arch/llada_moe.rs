@@ -5,7 +5,8 @@ use super::{Architecture, Facts, hub, refuse};
 use crate::config::{Experts, Fields, Scoring, Spec};
 use crate::error::Result;
 
-const FACTS: Facts = Facts { qk_norm: true, mask: Some(156_895), ..Facts::PLAIN };
+const FACTS: Facts =
+    Facts { qk_norm: true, mask: Some(156_895), judges: &["partial_rotary_factor"], ..Facts::PLAIN };
 
 pub(super) const LLADA_MOE: Architecture = Architecture {
     name: "llada-moe",
@@ -18,14 +19,17 @@ pub(super) const LLADA_MOE: Architecture = Architecture {
 
 fn spec(fields: &Fields<'_>) -> Result<Spec> {
     refuse::unless_false(fields, &["attention_bias", "moe_router_enable_expert_bias"])?;
-    refuse::unless_absent(fields, &["shared_expert_intermediate_size"])?;
-    refuse::unless_one(fields, &["routed_scaling_factor"])?;
+    refuse::unless_zero(fields, &hub::SHARED)?;
+    refuse::unless_one(fields, &["n_group", "routed_scaling_factor"])?;
     refuse::unless_one_of(fields, "moe_router_score_function", &["softmax"])?;
     let spec = hub::spec(fields, LLADA_MOE.name, &FACTS)?;
     let layers = match fields.get("moe_layer_freq").and_then(|list| list.as_array()) {
         // A config with fewer layers than its list is a model cut short.
         Some(list) => list.iter().take(spec.layers).map(|freq| freq.as_u64() != Some(0)).collect(),
-        None => vec![true; spec.layers],
+        None => {
+            refuse::unless_one(fields, &["moe_layer_freq"])?;
+            vec![true; spec.layers]
+        }
     };
     let experts = Experts {
         layers,

@@ -12,6 +12,7 @@ pub(crate) const OWN_QUANTISATION: &str = "demask-int8";
 /// Flags that must not be set.
 const FLAGS: &[&str] = &[
     "alibi",
+    "attn_temperature_tuning",
     "mlp_bias",
     "rope_interleave",
     "rope_interleaved",
@@ -31,14 +32,17 @@ const VALUES: &[&str] = &[
     "embedding_multiplier",
     "final_logit_softcapping",
     "logit_softcapping",
+    "logits_soft_cap",
     "no_rope_layers",
     "query_pre_attn_scalar",
     "residual_multiplier",
+    "rope_local_base_freq",
     "split_token_id",
 ];
 
 /// Factors that must be 1.
-const FACTORS: &[&str] = &["logit_scale", "logits_scaling", "rotary_pct", "rotary_percent"];
+const FACTORS: &[&str] =
+    &["logit_scale", "logits_scaling", "partial_rotary_factor", "rotary_pct", "rotary_percent"];
 
 /// Names that must be one of a few.
 const CHOICES: &[(&str, &[&str])] = &[
@@ -52,7 +56,9 @@ const CHOICES: &[(&str, &[&str])] = &[
 pub(super) fn common(fields: &Fields<'_>, judged: &[&str]) -> Result<()> {
     unless_false(fields, FLAGS)?;
     unless_absent(fields, VALUES)?;
-    unless_one(fields, FACTORS)?;
+    for factor in FACTORS.iter().filter(|factor| !judged.contains(factor)) {
+        unless_one(fields, &[factor])?;
+    }
     for &(field, known) in CHOICES.iter().filter(|(field, _)| !judged.contains(field)) {
         unless_one_of(fields, field, known)?;
     }
@@ -126,6 +132,19 @@ pub(super) fn unless_one(fields: &Fields<'_>, names: &[&str]) -> Result<()> {
         let factor = fields.number(name, 1.0)?;
         if factor != 1.0 {
             return Err(fields.bad(name, format!("is {factor}; this engine runs 1")));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses numbers other than 0.
+pub(super) fn unless_zero(fields: &Fields<'_>, names: &[&str]) -> Result<()> {
+    for name in names {
+        let number = fields.number(name, 0.0)?;
+        if number != 0.0 {
+            return Err(
+                fields.bad(name, format!("is {number}, which this engine does not run in this family"))
+            );
         }
     }
     Ok(())

@@ -39,7 +39,8 @@ impl Choice {
             let start = weights.len();
             weights.extend(best.iter().map(|&expert| scores[expert]));
             let own = &mut weights[start..];
-            if rule.normalise && own.len() > 1 {
+            // LLaDA2 leaves the weight of a single expert as it is; Qwen3's line makes it 1.
+            if rule.normalise && (own.len() > 1 || matches!(rule.scoring, Scoring::Softmax)) {
                 let sum = own.iter().sum::<f32>() + TINY;
                 own.iter_mut().for_each(|weight| *weight /= sum);
             }
@@ -151,6 +152,14 @@ mod tests {
         };
         let choice = Choice::new(&rule, None, &[0.0; 8]);
         assert_eq!((choice.experts, choice.weights), (vec![0, 1], vec![0.125, 0.125]));
+        let one = Choice::new(&Experts { chosen: 1, normalise: true, ..rule.clone() }, None, &[0.0; 8]);
+        assert_eq!(one.weights, [1.0]);
+        let one = Choice::new(
+            &Experts { chosen: 1, normalise: true, scoring: Scoring::Sigmoid, ..rule },
+            None,
+            &[0.0; 8],
+        );
+        assert_eq!(one.weights, [0.5]);
     }
 
     #[test]
