@@ -47,6 +47,14 @@ def test_evaluate_writes_what_eval_writes(model: demask.Model, tmp_path: Path) -
     assert "demask" in records.table
 
 
+def test_long_commands_tell_how_far_they_are(model: demask.Model, tmp_path: Path) -> None:
+    told: list[tuple[int, int, str, str]] = []
+    demask.evaluate(model, ["entropy"], tasks=["arith"], limit=6, token_budget=128, progress=lambda *p: told.append(p))
+    demask.tv_cache.generate(model, "task:arith", tmp_path, limit=6, progress=lambda *p: told.append(p))
+    units = {unit: (done, total) for done, total, unit, _ in told}
+    assert len(units) >= 2 and all(done == total > 0 for done, total in units.values()), units
+
+
 def test_an_interrupted_evaluation_continues(model: demask.Model, tmp_path: Path) -> None:
     timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT))
     timer.start()

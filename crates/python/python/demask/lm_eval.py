@@ -42,15 +42,15 @@ class Harness(LM):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__()
-        # The batch is bounded by tokens, not by prompts; and the device is the processor.
-        del batch_size, max_batch_size, device
+        # The batch is bounded by tokens, not by prompts.
+        del batch_size, max_batch_size
         for key in options:
             if key not in known_options():
                 raise TypeError(f"there is no model argument {key!r}; generate takes {', '.join(known_options())}")
         if pretrained == "embedded":
-            self.model = Model.embedded(predictor=predictor)
+            self.model = Model.embedded(device=device, predictor=predictor)
         else:
-            self.model = Model.load(pretrained, dtype=dtype, predictor=predictor)  # type: ignore[arg-type]
+            self.model = Model.load(pretrained, dtype=dtype, device=device, predictor=predictor)  # type: ignore[arg-type]
         self.strategy = strategy.replace(";", ",") if strategy else None
         self.max_gen_toks, self.mc_num = int(max_gen_toks), int(mc_num)
         self.check_greedy, self.token_budget, self.options = bool(check_greedy), int(token_budget), options
