@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -56,13 +57,19 @@ def test_long_commands_tell_how_far_they_are(model: demask.Model, tmp_path: Path
 
 
 def test_an_interrupted_evaluation_continues(model: demask.Model, tmp_path: Path) -> None:
-    timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT))
-    timer.start()
+    def interrupt() -> None:
+        journal = tmp_path / "records.jsonl"
+        while not journal.exists() or journal.read_text().count("\n") < 3:
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
         demask.evaluate(model, ["entropy"], tasks=["arith"], limit=3000, out=tmp_path, token_budget=128)
-    timer.join()
+    thread.join()
     done = len(without_seconds(tmp_path)) - 1
-    assert done > 0
+    assert 2 <= done < 3000
     limit = done + 3
     again = demask.evaluate(model, ["entropy"], tasks=["arith"], limit=limit, out=tmp_path)
     fresh = demask.evaluate(model, ["entropy"], tasks=["arith"], limit=limit)
