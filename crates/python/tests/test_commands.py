@@ -57,6 +57,8 @@ def test_long_commands_tell_how_far_they_are(model: demask.Model, tmp_path: Path
 
 
 def test_an_interrupted_evaluation_continues(model: demask.Model, tmp_path: Path) -> None:
+    options = {"tasks": ["arith"], "out": tmp_path, "max_new_tokens": 16}
+
     def interrupt() -> None:
         journal = tmp_path / "records.jsonl"
         while not journal.exists() or journal.read_text().count("\n") < 3:
@@ -66,13 +68,13 @@ def test_an_interrupted_evaluation_continues(model: demask.Model, tmp_path: Path
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        demask.evaluate(model, ["entropy"], tasks=["arith"], limit=3000, out=tmp_path, token_budget=128)
+        demask.evaluate(model, ["entropy"], limit=3000, token_budget=128, **options)
     thread.join()
     done = len(without_seconds(tmp_path)) - 1
     assert 2 <= done < 3000
     limit = done + 3
-    again = demask.evaluate(model, ["entropy"], tasks=["arith"], limit=limit, out=tmp_path)
-    fresh = demask.evaluate(model, ["entropy"], tasks=["arith"], limit=limit)
+    again = demask.evaluate(model, ["entropy"], limit=limit, **options)
+    fresh = demask.evaluate(model, ["entropy"], limit=limit, **{**options, "out": None})
     assert [record["response"] for record in again] == [record["response"] for record in fresh]
 
 

@@ -161,7 +161,7 @@ def test_other_threads_run_while_it_decodes(model: demask.Model) -> None:
     counted = 0
 
     def work() -> None:
-        model.generate([QUESTION] * 64, strategy="entropy", max_new_tokens=64)
+        model.generate([QUESTION] * 8, strategy="entropy", max_new_tokens=64)
         done.set()
 
     thread = threading.Thread(target=work)
@@ -240,7 +240,9 @@ def test_an_exception_in_a_progress_callback_stops_the_call(model: demask.Model)
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        model.generate([QUESTION] * 100_000, strategy="entropy", max_new_tokens=64, progress=refuse, trace=False)
+        model.generate(
+            [QUESTION] * 100_000, strategy="entropy", max_new_tokens=16, progress=refuse, trace=False, token_budget=128
+        )
 
 
 def test_strategies_are_listed() -> None:
