@@ -256,9 +256,8 @@ impl Model {
         ids: Vec<u32>,
         positions: Vec<usize>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        let pass = watched(py, None, |watch| {
-            self.inner.clone().behind(watch.gate()).forward_at(&ids, &positions)
-        })?;
+        let pass =
+            watched(py, None, |watch| self.inner.clone().behind(watch.gate()).forward_at(&ids, &positions))?;
         let pass = pass.map_err(|error| library(&error))?;
         Ok((bytes(py, &pass.hidden.data), bytes(py, &pass.logits.data)))
     }

@@ -253,9 +253,11 @@ impl<'a> Hub<'a> {
 
     fn metadata(&self, url: String) -> Result<Metadata, Failure> {
         let api = self.api.clone();
-        within(self.patience, |_| ControlFlow::Continue(()), move |_| {
-            api.metadata(&url).map_err(Failure::from)
-        })
+        within(
+            self.patience,
+            |_| ControlFlow::Continue(()),
+            move |_| api.metadata(&url).map_err(Failure::from),
+        )
     }
 
     /// Completes the snapshot of a commit and points the revision at it.
