@@ -6,26 +6,25 @@ tools=${TOOLS:-$(mktemp -d)}
 [ -n "${TOOLS:-}" ] || trap 'rm -rf "$tools"' EXIT
 builder=${PYTHON:-python3}
 
-# The wheel; built once for all scripts of a run that share TOOLS.
+# The wheel of the checkout as it is now, or WHEEL=FILE. Scripts of a run that share TOOLS share the builder; what has not
+# changed since, cargo does not compile again, and a wheel that lies there from an earlier state is never taken.
 #
 # Only the last link goes through zig, against the glibc of 2014: everything else is what cargo has compiled for the workspace
 # already, and maturin looks at every symbol of the result. With MANYLINUX=0 the wheel is for this machine, and zig is not needed.
 build_wheel() {
-    wheel=$(ls "$tools"/wheels/demask-*.whl 2>/dev/null | head -1 || true)
-    if [ -n "$wheel" ]; then return; fi
-    "$builder" -m venv "$tools/maturin"
+    if [ -n "${WHEEL:-}" ]; then wheel=$(realpath "$WHEEL") && return; fi
     local bin=$tools/maturin/bin where=(--compatibility linux --auditwheel skip) link=()
+    [ -x "$bin/maturin" ] || { "$builder" -m venv "$tools/maturin" && "$bin/pip" install -q "maturin>=1.9,<2"; }
     if [ "${MANYLINUX:-1}" = 1 ]; then
-        "$bin/pip" install -q "maturin>=1.9,<2" "ziglang>=0.13"
+        "$bin/python" -c "import ziglang" 2>/dev/null || "$bin/pip" install -q "ziglang>=0.13"
         printf '#!/bin/sh\nexec %q zig cc -- -g -target %s "$@"\n' "$bin/maturin" "$(uname -m)-linux-gnu.2.17" >"$tools/zigcc"
         chmod +x "$tools/zigcc"
         where=(--compatibility manylinux2014) link=(-C "linker=$tools/zigcc")
-    else
-        "$bin/pip" install -q "maturin>=1.9,<2"
     fi
+    rm -rf "$tools/wheels"
     PATH=$bin:$PATH "$bin/maturin" build --release --locked -m "$repository/crates/python/Cargo.toml" \
         "${where[@]}" --out "$tools/wheels" -- "${link[@]}"
-    wheel=$(ls "$tools"/wheels/demask-*.whl)
+    wheel=$(echo "$tools"/wheels/demask-*.whl)
 }
 
 fresh_python() {

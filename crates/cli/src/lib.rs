@@ -43,6 +43,11 @@ use clap::{Parser, Subcommand};
 use demask::eval::Remedy;
 use host::Host;
 
+/// Opens what `--device` would: devices, and beside each whether layers are composed of candle's operations there.
+pub fn devices(text: &str) -> anyhow::Result<Vec<(candle_core::Device, bool)>> {
+    text.parse::<devices::Devices>().map_err(Usage)?.open()
+}
+
 /// The engine for discrete diffusion language models: decode, train, evaluate, serve.
 #[derive(Debug, Parser)]
 #[command(name = "demask", version, propagate_version = true, max_term_width = 100)]

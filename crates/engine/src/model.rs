@@ -6,7 +6,7 @@ use std::sync::Arc;
 use demask_decode::dependency::{Parts, Predictor, Understanding};
 use demask_decode::{Context, Registry, StrategySpec};
 use demask_model::text::Tokenizer;
-use demask_model::{Backbone, SpecialIds};
+use demask_model::{Backbone, Gate, SpecialIds, Stoppable};
 
 use crate::defaults::Defaults;
 use crate::error::Result;
@@ -103,6 +103,12 @@ impl Model {
     pub fn with_registry(mut self, registry: Registry) -> Self {
         self.context.registry = registry;
         self
+    }
+
+    /// The same, whose passes go through a gate: it is told of them, and ends the work where it wants to.
+    pub fn behind(self, gate: Arc<Gate>) -> Self {
+        let backbone = Arc::new(Stoppable::new(self.backbone, gate));
+        Self { backbone, ..self }
     }
 
     /// The same with other defaults.

@@ -13,6 +13,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Whoever asked for it wants it no more.
+    #[error("the work was stopped before it was done")]
+    Stopped,
     /// A file could not be opened or read.
     #[error("cannot read {}: {}", path.display(), describe_io(cause))]
     Read {

@@ -79,6 +79,8 @@ struct Recorder {
     current: String,
     finished: usize,
     warnings: Vec<String>,
+    /// Stops once this many bytes of a file are there.
+    patience: Option<u64>,
 }
 
 impl Progress for Recorder {
@@ -94,6 +96,9 @@ impl Progress for Recorder {
     }
     fn warn(&mut self, sentence: &str) {
         self.warnings.push(sentence.to_owned());
+    }
+    fn stopped(&mut self) -> bool {
+        self.patience.is_some_and(|most| self.files.get(&self.current).is_some_and(|&(_, seen)| seen >= most))
     }
 }
 
@@ -267,6 +272,26 @@ fn a_download_that_breaks_off_is_resumed() {
     let error = refusal(NAME, &options(&server, &home));
     assert!(error.contains("run the command again to resume it"), "{error}");
     server.with(|hub| hub.broken = 0);
+    assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &repository());
+}
+
+#[test]
+fn a_download_that_is_stopped_ends_at_once_and_is_continued() {
+    let (server, home) = (Server::start(repository()), tempfile::tempdir().unwrap());
+    server.with(|hub| hub.pieces = Some((10, Duration::from_millis(100))));
+    let mut hasty = Recorder { patience: Some(1), ..Recorder::default() };
+    let error = resolve(NAME, &options(&server, &home), &mut hasty).expect_err("stopped").to_string();
+    assert!(error.contains("the download was stopped; the same call continues it"), "{error}");
+    assert!(!server.take_log().iter().any(|line| line.contains("safetensors")), "nothing more is asked for");
+    // Before any byte of a server that says nothing, too.
+    server.with(|hub| hub.silent = Some("/api/models"));
+    let mut never = Recorder { patience: Some(0), ..Recorder::default() };
+    never.files.insert(String::new(), (0, 0));
+    let start = Instant::now();
+    assert!(resolve(NAME, &options(&server, &home), &mut never).is_err());
+    assert!(start.elapsed() < HubOptions::PATIENCE / 2, "{:?}", start.elapsed());
+
+    server.with(|hub| (hub.pieces, hub.silent) = (None, None));
     assert_complete(&resolve(NAME, &options(&server, &home), &mut ()).unwrap(), &repository());
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn call(
     let failure = model.as_ref().map(|model| model.failure.clone());
     let outcome = watched(py, progress, |watch| {
         let mut show = |progress: &Progress| watch.show(progress);
+        let inner = inner.map(|model| model.behind(watch.gate()));
         let mut host = Host::program(&mut show).with_model(inner.as_ref()).with_strategies(specs);
         let outcome = demask_cli::call(&args, &mut host);
         outcome.map(|()| (host.result.to_string(), host.told().to_owned()))

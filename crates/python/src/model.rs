@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 
 use crate::answer::{Answer, bytes};
 use crate::decoding::{Choices, Given};
-use crate::error::{exception, library};
+use crate::error::{command, exception, library};
 use crate::own::{Failure, with_strategies};
 use crate::stream::Stream;
 use crate::watch::{Stopper, Watch, watched};
@@ -52,6 +52,10 @@ impl Downloads for Bar<'_> {
         let message = sentence.to_owned();
         let _ = self.watch.show(&Progress { unit: "bytes", done: self.done, total: self.total, message });
     }
+
+    fn stopped(&mut self) -> bool {
+        self.watch.flow().is_break()
+    }
 }
 
 fn precision(name: &str) -> PyResult<Precision> {
@@ -69,22 +73,28 @@ fn precision(name: &str) -> PyResult<Precision> {
 impl Model {
     /// Loads a model; the one inside the package where no name is given.
     #[staticmethod]
-    #[pyo3(signature = (name, dtype, predictor, mapped, by_ids, progress))]
+    #[pyo3(signature = (name, dtype, device, predictor, mapped, by_ids, progress))]
+    #[allow(clippy::too_many_arguments, reason = "they have names on the other side")]
     fn load(
         py: Python<'_>,
         name: Option<String>,
         dtype: Option<&str>,
+        device: Option<&str>,
         predictor: Option<String>,
         mapped: bool,
         by_ids: bool,
         progress: Option<PyObject>,
     ) -> PyResult<Self> {
         let dtype = dtype.map(precision).transpose()?;
+        let devices = demask_cli::devices(device.unwrap_or("cpu")).map_err(|error| command(&error))?;
+        let mut places =
+            devices.into_iter().map(|(device, composed)| LoadOptions { mapped, device, composed, dtype });
         demask::kernels::reuse_freed_memory();
         let loaded = watched(py, progress, |watch| {
             let mut bar = Bar { watch, file: String::new(), done: 0, total: 0 };
             let loader = name.as_deref().map_or_else(Loader::embedded, Loader::new);
-            let loader = loader.options(LoadOptions { mapped, dtype, ..LoadOptions::default() });
+            let loader = places.next().into_iter().fold(loader, Loader::options);
+            let loader = places.fold(loader, Loader::replica);
             let loader = match predictor {
                 Some(file) => loader.predictor(file),
                 None => loader,
@@ -186,7 +196,8 @@ impl Model {
         let (prompt, decoding) = (prompt.prompt()?, choices.decoding(&self.inner)?);
         let answer = watched(py, progress, |watch| {
             let stopper = Stopper { watch: watch.clone(), done: Arc::default(), total: 1 };
-            let generate = self.inner.generate(prompt).decoding(decoding).observer(stopper);
+            let model = self.inner.clone().behind(watch.gate());
+            let generate = model.generate(prompt).decoding(decoding).observer(stopper);
             match recorded {
                 Some(dependency) => generate.record(dependency).run(),
                 None => generate.run(),
@@ -209,12 +220,13 @@ impl Model {
         let prompts = prompts.iter().map(Given::prompt).collect::<PyResult<Vec<_>>>()?;
         let (decoding, total) = (choices.decoding(&self.inner)?, prompts.len() as u64);
         let answers = watched(py, progress, |watch| {
+            let model = self.inner.clone().behind(watch.gate());
             let (watch, done) = (watch.clone(), Arc::new(Mutex::new(0)));
             let stopper = move |_| {
                 let (watch, done) = (watch.clone(), done.clone());
                 Box::new(Stopper { watch, done, total }) as Box<dyn demask::Observer>
             };
-            let generate = self.inner.generate_all(prompts).decoding(decoding);
+            let generate = model.generate_all(prompts).decoding(decoding);
             let generate = generate.token_budget(token_budget).observers(stopper);
             match recorded {
                 Some(dependency) => generate.record(dependency).run(),
@@ -228,10 +240,11 @@ impl Model {
     /// The decoding step by step.
     fn stream(&self, py: Python<'_>, prompt: Given, choices: Choices, dependency: bool) -> PyResult<Stream> {
         let (prompt, decoding) = (prompt.prompt()?, choices.decoding(&self.inner)?);
-        let steps =
-            py.allow_threads(|| self.inner.generate(prompt).decoding(decoding).record(dependency).steps());
+        let watch = Arc::<Watch>::default();
+        let model = self.inner.clone().behind(watch.gate());
+        let steps = py.allow_threads(|| model.generate(prompt).decoding(decoding).record(dependency).steps());
         match steps {
-            Ok(steps) => Ok(Stream::new(steps, self)),
+            Ok(steps) => Ok(Stream::new(steps, self, watch)),
             Err(error) => Err(self.failure.take().unwrap_or_else(|| library(&error))),
         }
     }
@@ -243,7 +256,8 @@ impl Model {
         ids: Vec<u32>,
         positions: Vec<usize>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        let pass = py.allow_threads(|| self.inner.forward_at(&ids, &positions));
+        let pass =
+            watched(py, None, |watch| self.inner.clone().behind(watch.gate()).forward_at(&ids, &positions))?;
         let pass = pass.map_err(|error| library(&error))?;
         Ok((bytes(py, &pass.hidden.data), bytes(py, &pass.logits.data)))
     }
@@ -260,9 +274,10 @@ impl Model {
     ) -> PyResult<Vec<f64>> {
         let total = pairs.len() as u64;
         let found = watched(py, progress, |watch| {
+            let model = self.inner.clone().behind(watch.gate());
             let mut all = Vec::with_capacity(pairs.len());
             for some in pairs.chunks(SCORED_TOGETHER) {
-                all.extend(self.inner.log_likelihood(some, samples, seed)?);
+                all.extend(model.log_likelihood(some, samples, seed)?);
                 let (done, message) = (all.len() as u64, String::new());
                 if watch.show(&Progress { unit: "responses", done, total, message }).is_break() {
                     break;
@@ -274,7 +289,7 @@ impl Model {
     }
 
     /// The dependency matrix over positions, as bytes of f32: predicted, or measured with so many draws.
-    #[pyo3(signature = (ids, positions, draws, seed))]
+    #[pyo3(signature = (ids, positions, draws, seed, progress))]
     fn dependency<'py>(
         &self,
         py: Python<'py>,
@@ -282,10 +297,15 @@ impl Model {
         positions: Vec<usize>,
         draws: Option<usize>,
         seed: u64,
+        progress: Option<PyObject>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let map = watched(py, None, |_| match draws {
-            None => self.inner.dependency_at(&ids, &positions),
-            Some(draws) => self.inner.measured_dependency(&ids, &positions, draws, seed),
+        let passes = 1 + draws.unwrap_or(0) as u64 * positions.len() as u64;
+        let map = watched(py, progress, |watch| {
+            let model = self.inner.clone().behind(watch.counting(passes));
+            match draws {
+                None => model.dependency_at(&ids, &positions),
+                Some(draws) => model.measured_dependency(&ids, &positions, draws, seed),
+            }
         })?;
         Ok(bytes(py, map.map_err(|error| library(&error))?.matrix.data()))
     }

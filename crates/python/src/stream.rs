@@ -2,12 +2,13 @@
 
 use demask::Steps;
 use pyo3::prelude::*;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::answer::{Answer, RawStep, raw};
 use crate::error::{exception, library};
 use crate::model::Model;
 use crate::own::Failure;
+use crate::watch::{Watch, watched_by};
 
 /// A decoding on its way.
 #[pyclass(frozen, module = "demask._native")]
@@ -15,11 +16,14 @@ pub(crate) struct Stream {
     steps: Mutex<Option<Steps>>,
     model: demask::Model,
     failure: Failure,
+    /// What the gate of the steps' own model looks at.
+    watch: Arc<Watch>,
 }
 
 impl Stream {
-    pub(crate) fn new(steps: Steps, model: &Model) -> Self {
-        Self { steps: Mutex::new(Some(steps)), model: model.inner.clone(), failure: model.failure.clone() }
+    pub(crate) fn new(steps: Steps, model: &Model, watch: Arc<Watch>) -> Self {
+        let (inner, failure) = (model.inner.clone(), model.failure.clone());
+        Self { steps: Mutex::new(Some(steps)), model: inner, failure, watch }
     }
 
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Steps) -> T + Send) -> PyResult<T> {
@@ -27,10 +31,14 @@ impl Stream {
             let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
             match steps.as_mut() {
                 Some(steps) => Ok(work(steps)),
-                None => Err(exception("the decoding was finished already".into(), true)),
+                None => Err(finished()),
             }
         })
     }
+}
+
+fn finished() -> PyErr {
+    exception("the decoding was finished already".into(), true)
 }
 
 #[pymethods]
@@ -40,7 +48,11 @@ impl Stream {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<RawStep<'py>>> {
-        match self.with(py, Iterator::next)? {
+        let next = watched_by(&self.watch, py, None, |_| {
+            let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+            steps.as_mut().map(Iterator::next)
+        })?;
+        match next.ok_or_else(finished)? {
             None => Ok(None),
             Some(Ok(record)) => raw(py, &record).map(Some),
             Some(Err(error)) => Err(self.failure.take().unwrap_or_else(|| library(&error))),
@@ -59,12 +71,12 @@ impl Stream {
 
     /// Decodes what is left.
     fn finish(&self, py: Python<'_>) -> PyResult<Answer> {
-        let answer = py.allow_threads(|| {
+        let answer = watched_by(&self.watch, py, None, |_| {
             let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).take();
             steps.map(Steps::finish)
-        });
+        })?;
         match answer {
-            None => Err(exception("the decoding was finished already".into(), true)),
+            None => Err(finished()),
             Some(Ok(answer)) => Ok(Answer { answer, model: self.model.clone() }),
             Some(Err(error)) => Err(self.failure.take().unwrap_or_else(|| library(&error))),
         }

@@ -5,13 +5,14 @@
 
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use demask::decode::{Canvas, Observer, StepRecord};
+use demask::model::Gate;
 use demask_cli::host::Progress;
 use pyo3::prelude::*;
 
@@ -41,6 +42,21 @@ impl Watch {
         if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
+    /// A gate for a model's passes: they end when the work is to stop.
+    pub(crate) fn gate(self: &Arc<Self>) -> Arc<Gate> {
+        let watch = self.clone();
+        Arc::new(move |_| watch.flow())
+    }
+
+    /// The same, which also tells how many of so many passes are done.
+    pub(crate) fn counting(self: &Arc<Self>, total: u64) -> Arc<Gate> {
+        let (watch, counted) = (self.clone(), AtomicU64::new(0));
+        Arc::new(move |canvases| {
+            let done = counted.fetch_add(canvases as u64, Ordering::Relaxed) + canvases as u64;
+            watch.show(&Progress { unit: "passes", done, total, message: String::new() })
+        })
+    }
+
     /// Tells Python; an exception there stops the work.
     fn listen(&self, callback: Option<&PyObject>) -> PyResult<()> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -60,7 +76,16 @@ pub(crate) fn watched<T: Send>(
     callback: Option<PyObject>,
     work: impl FnOnce(&Arc<Watch>) -> T + Send,
 ) -> PyResult<T> {
-    let watch = Arc::new(Watch::default());
+    watched_by(&Arc::default(), py, callback, work)
+}
+
+/// The same with a watch that was there before.
+pub(crate) fn watched_by<T: Send>(
+    watch: &Arc<Watch>,
+    py: Python<'_>,
+    callback: Option<PyObject>,
+    work: impl FnOnce(&Arc<Watch>) -> T + Send,
+) -> PyResult<T> {
     let outcome = py.allow_threads(|| {
         thread::scope(|scope| {
             let (sender, receiver) = channel();

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -47,17 +48,33 @@ def test_evaluate_writes_what_eval_writes(model: demask.Model, tmp_path: Path) -
     assert "demask" in records.table
 
 
+def test_long_commands_tell_how_far_they_are(model: demask.Model, tmp_path: Path) -> None:
+    told: list[tuple[int, int, str, str]] = []
+    demask.evaluate(model, ["entropy"], tasks=["arith"], limit=6, token_budget=128, progress=lambda *p: told.append(p))
+    demask.tv_cache.generate(model, "task:arith", tmp_path, limit=6, progress=lambda *p: told.append(p))
+    units = {unit: (done, total) for done, total, unit, _ in told}
+    assert len(units) >= 2 and all(done == total > 0 for done, total in units.values()), units
+
+
 def test_an_interrupted_evaluation_continues(model: demask.Model, tmp_path: Path) -> None:
-    timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT))
-    timer.start()
+    options = {"tasks": ["arith"], "out": tmp_path, "max_new_tokens": 16}
+
+    def interrupt() -> None:
+        journal = tmp_path / "records.jsonl"
+        while not journal.exists() or journal.read_text().count("\n") < 3:
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
-        demask.evaluate(model, ["entropy"], tasks=["arith"], limit=3000, out=tmp_path, token_budget=128)
-    timer.join()
+        demask.evaluate(model, ["entropy"], limit=3000, token_budget=128, **options)
+    thread.join()
     done = len(without_seconds(tmp_path)) - 1
-    assert done > 0
+    assert 2 <= done < 3000
     limit = done + 3
-    again = demask.evaluate(model, ["entropy"], tasks=["arith"], limit=limit, out=tmp_path)
-    fresh = demask.evaluate(model, ["entropy"], tasks=["arith"], limit=limit)
+    again = demask.evaluate(model, ["entropy"], limit=limit, **options)
+    fresh = demask.evaluate(model, ["entropy"], limit=limit, **{**options, "out": None})
     assert [record["response"] for record in again] == [record["response"] for record in fresh]
 
 

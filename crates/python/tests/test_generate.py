@@ -161,7 +161,7 @@ def test_other_threads_run_while_it_decodes(model: demask.Model) -> None:
     counted = 0
 
     def work() -> None:
-        model.generate([QUESTION] * 64, strategy="entropy", max_new_tokens=64)
+        model.generate([QUESTION] * 8, strategy="entropy", max_new_tokens=64)
         done.set()
 
     thread = threading.Thread(target=work)
@@ -183,6 +183,51 @@ def test_ctrl_c_stops_a_batch(model: demask.Model) -> None:
     assert model.generate("Say hello.", max_new_tokens=4).steps > 0, "it can be used again"
 
 
+def test_ctrl_c_stops_a_measurement_that_tells_of_its_passes(model: demask.Model) -> None:
+    told: list[tuple[int, int, str, str]] = []
+    ids = [*model.encode(QUESTION), *[model.mask_id] * 8]
+    model.dependency(ids, source="oracle", draws=50, progress=lambda *p: told.append(p))
+    assert told[-1] == (401, 401, "passes", "")
+    timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        # Days of work.
+        model.dependency(ids, source="oracle", draws=100_000_000)
+    timer.join()
+
+
+def test_ctrl_c_stops_a_step(model: demask.Model) -> None:
+    class Asleep(demask.Strategy):
+        def select(self, step):  # type: ignore[no-untyped-def]
+            time.sleep(0.05)
+            return [0]
+
+    stream = model.stream(QUESTION, strategy=Asleep(), max_new_tokens=200, eos="none")
+    next(stream)
+    timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        stream.finish()  # Ten seconds of sleep.
+    timer.join()
+
+
+def test_a_bar_is_drawn_and_removed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from demask import progress
+
+    bar = progress.Bar(quiet_seconds=0)
+    bar(3, 4, "prompts", "")
+    drawn = capsys.readouterr().err
+    assert drawn.startswith("\r" + "█" * 18 + "░" * 6 + " 3/4 prompts, 0:00:00 left")
+    bar.close()
+    assert capsys.readouterr().err == "\r" + " " * (len(drawn) - 1) + "\r"
+    progress.Bar()(3, 4, "prompts", "")
+    assert capsys.readouterr().err == "", "short calls are silent"
+    monkeypatch.setattr(progress, "somebody_sees", lambda: True)
+    assert progress.Shown(None).bar and not progress.Shown(False).bar and progress.Shown(True).bar
+    monkeypatch.setattr(progress, "somebody_sees", lambda: False)
+    assert progress.Shown(None).callback is None, "nobody looks at a log"
+
+
 def test_progress_is_told(model: demask.Model) -> None:
     told: list[tuple[int, int, str, str]] = []
     model.generate([QUESTION] * 20, max_new_tokens=32, progress=lambda *p: told.append(p))
@@ -195,7 +240,9 @@ def test_an_exception_in_a_progress_callback_stops_the_call(model: demask.Model)
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        model.generate([QUESTION] * 100_000, strategy="entropy", max_new_tokens=64, progress=refuse, trace=False)
+        model.generate(
+            [QUESTION] * 100_000, strategy="entropy", max_new_tokens=16, progress=refuse, trace=False, token_budget=128
+        )
 
 
 def test_strategies_are_listed() -> None:

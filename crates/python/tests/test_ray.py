@@ -205,6 +205,63 @@ def test_what_one_process_began_is_continued(model: demask.Model, tmp_path: Path
     assert wrong.returncode != 0 and "there is no task" in wrong.stderr
 
 
+def test_what_ray_began_is_continued_by_one_process(model: demask.Model, tmp_path: Path) -> None:
+    """Half of a cache's files and two thirds of an evaluation's parts are there when the cluster goes away."""
+    import ray
+    from demask.ray import Driver as Hands
+    from demask.ray import Job, Limits, Worker
+
+    cache, parts = tmp_path / "cache", tmp_path / "eval"
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        files = Job("tv-cache", ("--data=task:arith", "--limit=8", "--responses-per-file=2"), str(cache))
+        assert Hands(Worker, (files,), Limits(), lambda line: None).run([0, 2], 4).done == {0, 2}
+        problems = Job("eval", ("-s", "entropy", "--tasks=arith", "--limit=9"), str(parts))
+        assert Hands(Worker, (problems,), Limits(), lambda line: None).run([0, 1], 3).done == {0, 1}
+    finally:
+        ray.shutdown()
+    before = {path.name: path.stat().st_mtime_ns for path in cache.glob("tv-*.parquet")}
+    assert sorted(before) == ["tv-00000.parquet", "tv-00002.parquet"]
+    options = {"limit": 8, "responses_per_file": 2}
+    assert demask.tv_cache.generate(model, "task:arith", cache, **options) is not None
+    demask.tv_cache.generate(model, "task:arith", tmp_path / "whole", **options)
+    for path in (tmp_path / "whole").iterdir():
+        assert path.read_bytes() == (cache / path.name).read_bytes(), path.name
+    assert all((cache / name).stat().st_mtime_ns == time_ for name, time_ in before.items()), "nothing was made again"
+
+    merged = tmp_path / "merged"
+    call = [sys.executable, "-m", "demask", "eval", "merge", *map(str, sorted((parts / "parts").iterdir()))]
+    done = subprocess.run([*call, "--out", str(merged)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    old = records(merged)
+    demask.evaluate(model, ["entropy"], tasks=["arith"], limit=9, out=merged)
+    demask.evaluate(model, ["entropy"], tasks=["arith"], limit=9, out=tmp_path / "one")
+    assert len(old) == 1 + 6 and records(merged)[: len(old)] == old
+    assert sorted(records(merged)) == sorted(records(tmp_path / "one"))
+
+
+def test_a_model_that_no_actor_can_load_ends_the_run_with_its_sentence(tmp_path: Path) -> None:
+    """A wrong name; and a GPU (that Ray only believes in) is never replaced by the processor in silence."""
+    import ray
+    from demask.ray import Driver as Hands
+    from demask.ray import Job, Limits, Worker
+
+    missing = subprocess.run(
+        [sys.executable, "-m", "demask.ray", "eval", "--tasks=arith", f"--out={tmp_path}", f"--model={tmp_path / 'no'}"],
+        capture_output=True, text=True, env=QUIET, timeout=600,
+    )  # fmt: skip
+    assert missing.returncode != 0 and "error: " in missing.stderr and "Traceback" not in missing.stderr, missing.stderr
+    ray.init(num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        job = Job("eval", ("-s", "entropy", "--tasks=arith", "--limit=2"), str(tmp_path / "out"))
+        with pytest.raises(demask.Error, match="CUDA"):
+            Hands(Worker, (job,), Limits(gpus=1), lambda line: None).run([0], 1)
+        chosen = Job(job.command, job.flags, job.out, {"device": "candle"})
+        assert Hands(Worker, (chosen,), Limits(gpus=1), lambda line: None).run([0], 1).done == {0}
+    finally:
+        ray.shutdown()
+
+
 def test_a_sweep_and_a_validation_in_pieces(model: demask.Model, tmp_path: Path) -> None:
     """Their pieces are merged into the records and reports that one process writes."""
     grid = tmp_path / "grid.toml"

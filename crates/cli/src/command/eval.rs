@@ -35,7 +35,7 @@ enum What {
 /// Puts the records of shards together into one folder
 #[derive(Debug, clap::Args)]
 struct Merge {
-    /// Folders of the shards
+    /// Folders of the shards, or files of their records
     #[arg(required = true, value_name = "DIR")]
     from: Vec<PathBuf>,
     /// Folder to write

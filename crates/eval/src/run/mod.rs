@@ -211,14 +211,16 @@ fn spelled((version, protocol): &(u32, Option<String>)) -> String {
 }
 
 /// Puts the records of shards together, as one run writes them: strategies and suites in the order they were first
-/// met, items by number. Records that appear twice must agree; lines stay as they were written.
-pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize> {
-    let Some(first) = folders.first() else { return Err(Error::Nothing("no folder to merge".into())) };
-    let lines_of = |folder: &Path| journal::read_lines::<RunHeader, Sample>(&folder.join(RECORDS));
+/// met, items by number. A shard is its folder or the file of its records. Records that appear twice must agree; lines
+/// stay as they were written.
+pub fn merge(shards: &[PathBuf], out: &Path) -> Result<usize> {
+    let Some(first) = shards.first() else { return Err(Error::Nothing("no folder to merge".into())) };
+    let file_of = |shard: &Path| if shard.is_file() { shard.to_owned() } else { shard.join(RECORDS) };
+    let lines_of = |shard: &Path| journal::read_lines::<RunHeader, Sample>(&file_of(shard));
     let (header, mut samples) = lines_of(first)?;
-    for folder in &folders[1..] {
-        let (other, more) = lines_of(folder)?;
-        header.agrees(&other).map_err(|problem| Error::OtherRun { path: folder.join(RECORDS), problem })?;
+    for shard in &shards[1..] {
+        let (other, more) = lines_of(shard)?;
+        header.agrees(&other).map_err(|problem| Error::OtherRun { path: file_of(shard), problem })?;
         samples.extend(more);
     }
     let mut order: HashMap<String, usize> = HashMap::new();

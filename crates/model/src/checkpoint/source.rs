@@ -50,6 +50,10 @@ pub trait Progress {
     fn warn(&mut self, sentence: &str) {
         let _ = sentence;
     }
+    /// Whether the download is to end; asked several times a second. What is on disk stays, and is continued later.
+    fn stopped(&mut self) -> bool {
+        false
+    }
 }
 
 /// Watches nothing.

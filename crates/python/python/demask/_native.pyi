@@ -47,7 +47,13 @@ class Model:
     strategy: str
     @staticmethod
     def load(
-        name: str | None, dtype: str | None, predictor: str | None, mapped: bool, by_ids: bool, progress: _Progress
+        name: str | None,
+        dtype: str | None,
+        device: str | None,
+        predictor: str | None,
+        mapped: bool,
+        by_ids: bool,
+        progress: _Progress,
     ) -> Model: ...
     def with_strategies(self, strategies: list[tuple[str, Any]]) -> Model: ...
     def encode(self, prompt: Any) -> list[int]: ...
@@ -63,7 +69,9 @@ class Model:
     def log_likelihood(
         self, pairs: list[tuple[list[int], list[int]]], samples: int, seed: int, progress: _Progress
     ) -> list[float]: ...
-    def dependency(self, ids: list[int], positions: list[int], draws: int | None, seed: int) -> bytes: ...
+    def dependency(
+        self, ids: list[int], positions: list[int], draws: int | None, seed: int, progress: _Progress
+    ) -> bytes: ...
 
 def call(
     args: list[str], model: Model | None, strategies: list[str] | None, progress: _Progress

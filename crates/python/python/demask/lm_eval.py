@@ -6,8 +6,9 @@
 
 takes lm_eval's own flags. ``pretrained`` is a folder, a ``.gguf`` file, a Hub name, or ``embedded``; ``strategy`` is spelled as
 everywhere, with ``;`` between its parameters (``strategy=demask:tau=0.04;gamma=0.9``) because lm_eval splits at commas. Other
-model arguments: ``dtype``, ``predictor``, ``max_gen_toks``, ``mc_num`` (samples of the likelihood bound), ``check_greedy``,
-``token_budget``, and the options of ``Model.generate``.
+model arguments: ``dtype``, ``predictor``, ``compute_device`` (what ``Model.load`` calls ``device``; lm_eval's own ``--device`` is
+``cuda:0`` unless chosen, so it says nothing), ``max_gen_toks``, ``mc_num`` (samples of the likelihood bound),
+``check_greedy``, ``token_budget``, and the options of ``Model.generate``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Harness(LM):  # type: ignore[misc]
         strategy: str | None = None,
         dtype: str | None = None,
         predictor: str | None = None,
+        compute_device: str | None = None,
         max_gen_toks: int = 256,
         mc_num: int = 128,
         check_greedy: bool = False,
@@ -42,15 +44,16 @@ class Harness(LM):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__()
-        # The batch is bounded by tokens, not by prompts; and the device is the processor.
+        # The batch is bounded by tokens, not by prompts; and lm_eval says cuda:0 where nobody chose a device.
         del batch_size, max_batch_size, device
         for key in options:
             if key not in known_options():
                 raise TypeError(f"there is no model argument {key!r}; generate takes {', '.join(known_options())}")
+        place: dict[str, Any] = {"device": compute_device, "predictor": predictor}
         if pretrained == "embedded":
-            self.model = Model.embedded(predictor=predictor)
+            self.model = Model.embedded(**place)
         else:
-            self.model = Model.load(pretrained, dtype=dtype, predictor=predictor)  # type: ignore[arg-type]
+            self.model = Model.load(pretrained, dtype=dtype, **place)  # type: ignore[arg-type]
         self.strategy = strategy.replace(";", ",") if strategy else None
         self.max_gen_toks, self.mc_num = int(max_gen_toks), int(mc_num)
         self.check_greedy, self.token_budget, self.options = bool(check_greedy), int(token_budget), options

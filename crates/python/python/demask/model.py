@@ -38,6 +38,7 @@ class Model:
         name: str | os.PathLike[str],
         *,
         dtype: Literal["f32", "bf16", "f16", "int8", "q4"] | None = None,
+        device: str | None = None,
         predictor: str | os.PathLike[str] | None = None,
         mmap: bool = True,
         by_ids: bool = False,
@@ -45,38 +46,41 @@ class Model:
     ) -> Model:
         """Loads a checkpoint folder, a ``.gguf`` file or a Hub name (``org/name``, ``org/name@revision``).
 
-        ``dtype`` is the precision of the weights (as stored if ``None``), ``predictor`` another dependency predictor than
-        the checkpoint's own; with ``by_ids`` a checkpoint without a tokenizer will do.
+        ``dtype`` is the precision of the weights (as stored if ``None``), ``device`` where it computes (``cpu``, ``candle``, and
+        in builds with these features ``cuda:0``, ``cuda:all``, ``metal``; several, separated by commas, share the work),
+        ``predictor`` another dependency predictor than the checkpoint's own; with ``by_ids`` a checkpoint without a
+        tokenizer will do.
         """
-        return cls._load(os.fspath(name), dtype, predictor, mmap, by_ids, progress)
+        source = {"name": os.fspath(name), "dtype": dtype, "device": device, "predictor": predictor, "mmap": mmap}
+        return cls._load({**source, "by_ids": by_ids}, progress)
 
     @classmethod
-    def embedded(cls, *, predictor: str | os.PathLike[str] | None = None) -> Model:
+    def embedded(cls, *, device: str | None = None, predictor: str | os.PathLike[str] | None = None) -> Model:
         """The small model inside the package."""
-        return cls._load(None, None, predictor, True, False, False)
+        return cls._load({"device": device, "predictor": predictor}, False)
 
     @classmethod
-    def _load(
-        cls,
-        name: str | None,
-        dtype: str | None,
-        predictor: str | os.PathLike[str] | None,
-        mmap: bool,
-        by_ids: bool,
-        progress: Progress,
-    ) -> Model:
-        file = None if predictor is None else os.fspath(predictor)
+    def _load(cls, source: Mapping[str, Any], progress: Progress) -> Model:
+        file = source.get("predictor")
         with Shown(progress) as shown:
-            model = cls(_native.Model.load(name, dtype, file, mmap, by_ids, shown))
-        model._source = {"name": name, "dtype": dtype, "predictor": file, "mmap": mmap, "by_ids": by_ids}
+            native = _native.Model.load(
+                source.get("name"),
+                source.get("dtype"),
+                source.get("device"),
+                None if file is None else os.fspath(file),
+                source.get("mmap", True),
+                source.get("by_ids", False),
+                shown,
+            )
+        model = cls(native)
+        model._source = dict(source)
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy in another process loads the same checkpoint there.
         if self._source is None:
             raise TypeError("this model cannot be copied to another process")
-        s = self._source
-        return _reload, (s["name"], s["dtype"], s["predictor"], s["mmap"], s["by_ids"])
+        return _reload, (self._source,)
 
     @property
     def name(self) -> str:
@@ -247,6 +251,7 @@ class Model:
         source: Literal["predictor", "oracle"] = "predictor",
         draws: int = 1,
         seed: int = 0,
+        progress: Progress = None,
     ) -> NDArray[np.float32]:
         """``D`` over masked positions: row = affected, column = revealed.
 
@@ -258,7 +263,8 @@ class Model:
         if draws < 1:
             raise UsageError(f"draws is {draws}, must be at least 1")
         tokens, places = self._places(ids, positions)
-        data = self._native.dependency(tokens, places, draws if source == "oracle" else None, seed)
+        with Shown(progress) as shown:
+            data = self._native.dependency(tokens, places, draws if source == "oracle" else None, seed, shown)
         return np.frombuffer(data, dtype=np.float32).reshape(len(places), len(places))
 
     def _places(self, ids: Any, positions: Any) -> tuple[list[int], list[int]]:
@@ -297,8 +303,8 @@ class Model:
         return f"Model({self.name}, {self.architecture})"
 
 
-def _reload(name: str | None, dtype: str | None, predictor: str | None, mmap: bool, by_ids: bool) -> Model:
-    return Model._load(name, dtype, predictor, mmap, by_ids, False)
+def _reload(source: dict[str, Any]) -> Model:
+    return Model._load(source, False)
 
 
 def _is_batch(prompt: Any) -> bool:

@@ -11,6 +11,7 @@ pub(super) enum Failure {
     Unreachable(String),
     Interrupted(String),
     Silent(Duration),
+    Stopped,
     DiskFull,
     Cache(String),
     Locked(PathBuf),
@@ -45,6 +46,7 @@ impl Failure {
                 "{endpoint} has sent nothing for {} s; try again later, or set HF_HUB_DOWNLOAD_TIMEOUT to wait longer",
                 patience.as_secs_f64()
             ),
+            Self::Stopped => "the download was stopped; the same call continues it".to_owned(),
             Self::DiskFull => {
                 format!("the disk of the cache {cache} is full; free some space or set HF_HOME")
             }

@@ -10,6 +10,7 @@ mod patience;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ fn folder(
         return cached.ok_or_else(|| Error::Hub { name: name.to_string(), problem: problem() });
     }
     let hub = Hub::new(kind, name, options, cache)?;
-    match (hub.listing(), cached) {
+    match (hub.listing(progress), cached) {
         (Ok(listing), _) => hub.complete(&listing, progress),
         (Err(failure), Some(folder)) if failure.is_outage() => {
             progress.warn(&format!("{name}: {}; using the copy in the cache", hub.sentence(&failure)));
@@ -223,14 +224,15 @@ impl<'a> Hub<'a> {
     }
 
     /// Asks the Hub; an endpoint without the listing service is asked for config.json's commit instead.
-    fn listing(&self) -> Result<Listing, Failure> {
+    fn listing(&self, progress: &mut dyn Progress) -> Result<Listing, Failure> {
         let repo = self.api.repo(self.at(&self.name.revision));
         let config = repo.url(if matches!(self.kind, Kind::Model(Downloaded::Predictor)) {
             PREDICTOR
         } else {
             CONFIG
         });
-        let info = within(self.patience, drop, move |_| repo.info().map_err(Failure::from));
+        let heard = |_| flow(progress);
+        let info = within(self.patience, heard, move |_| repo.info().map_err(Failure::from));
         let listing = match info {
             Ok(info) => Listing {
                 commit: info.sha,
@@ -251,7 +253,11 @@ impl<'a> Hub<'a> {
 
     fn metadata(&self, url: String) -> Result<Metadata, Failure> {
         let api = self.api.clone();
-        within(self.patience, drop, move |_| api.metadata(&url).map_err(Failure::from))
+        within(
+            self.patience,
+            |_| ControlFlow::Continue(()),
+            move |_| api.metadata(&url).map_err(Failure::from),
+        )
     }
 
     /// Completes the snapshot of a commit and points the revision at it.
@@ -408,16 +414,20 @@ impl Snapshot<'_> {
 
     fn attempt(&self, file: &str, path: &Path, progress: &mut dyn Progress) -> Result<(), Failure> {
         let (mut promised, mut begun) = (0, false);
-        let heard = |sign| match sign {
-            Sign::Begin(name, bytes) => {
-                promised = bytes;
-                // hf-hub announces a file twice: before and after it has looked for a partial one.
-                if !std::mem::replace(&mut begun, true) {
-                    progress.begin(&name, bytes);
+        let heard = |sign| {
+            match sign {
+                Sign::Begin(name, bytes) => {
+                    promised = bytes;
+                    // hf-hub announces a file twice: before and after it has looked for a partial one.
+                    if !std::mem::replace(&mut begun, true) {
+                        progress.begin(&name, bytes);
+                    }
                 }
+                Sign::Advance(bytes) => progress.advance(bytes),
+                Sign::Finish => progress.finish(),
+                Sign::Nothing => {}
             }
-            Sign::Advance(bytes) => progress.advance(bytes),
-            Sign::Finish => progress.finish(),
+            flow(progress)
         };
         let (repo, wanted) = (self.hub.api.repo(self.hub.at(&self.listing.commit)), file.to_owned());
         let found = within(self.hub.patience, heard, move |reporter| {
@@ -444,6 +454,11 @@ impl Snapshot<'_> {
         let part = cache.blob_path(metadata.etag()).with_extension("part");
         fs::remove_file(part).map_err(|cause| Failure::Cache(cause.to_string()))
     }
+}
+
+/// Whether a request goes on.
+fn flow(progress: &mut dyn Progress) -> ControlFlow<()> {
+    if progress.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// A path that does not lead out of the snapshot.

@@ -1,13 +1,19 @@
 //! A limit to silence: hf-hub's requests know none, so each runs on a thread of its own and is given up when nothing was
-//! heard of it for a while. A thread that was given up ends with its connection; its result is dropped.
+//! heard of it for a while, or when nobody wants it any more. A thread that was given up ends with the next bytes that it
+//! receives, or with its connection; its result is dropped.
 //!
 //! Invariant: a download that keeps receiving bytes is never given up, however long it takes.
 
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::failure::Failure;
+
+/// How often is asked whether a request is still wanted.
+const ASK: Duration = Duration::from_millis(100);
 
 /// What a request tells while it runs.
 pub(super) enum Sign {
@@ -17,6 +23,8 @@ pub(super) enum Sign {
     Advance(u64),
     /// The file is there.
     Finish,
+    /// Nothing was heard for a moment.
+    Nothing,
 }
 
 enum Message<T> {
@@ -41,27 +49,41 @@ impl hf_hub::api::Progress for Reporter {
     }
 }
 
-/// Runs `request`; `heard` gets its signs of life on the caller's thread.
+/// Runs `request`; `heard` gets its signs of life on the caller's thread, and may end it.
 pub(super) fn within<T: Send + 'static>(
     patience: Duration,
-    mut heard: impl FnMut(Sign),
+    mut heard: impl FnMut(Sign) -> ControlFlow<()>,
     request: impl FnOnce(Reporter) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let signs: Sender<Message<T>> = sender.clone();
-        // A receiver that has given up is told nothing.
-        let reporter = Reporter(Box::new(move |sign| drop(signs.send(Message::Sign(sign)))));
+        let reporter = Reporter(Box::new(move |sign| {
+            if signs.send(Message::Sign(sign)).is_err() {
+                // Nobody waits any more. hf-hub asks for no answer here: only unwinding ends its copying, without a word.
+                resume_unwind(Box::new(()));
+            }
+        }));
         let _ = sender.send(Message::Done(request(reporter)));
     });
+    let mut last = Instant::now();
     loop {
-        match receiver.recv_timeout(patience) {
-            Ok(Message::Sign(sign)) => heard(sign),
+        let flow = match receiver.recv_timeout(patience.min(ASK)) {
+            Ok(Message::Sign(sign)) => {
+                last = Instant::now();
+                heard(sign)
+            }
             Ok(Message::Done(result)) => return result,
-            Err(RecvTimeoutError::Timeout) => return Err(Failure::Silent(patience)),
+            Err(RecvTimeoutError::Timeout) if last.elapsed() >= patience => {
+                return Err(Failure::Silent(patience));
+            }
+            Err(RecvTimeoutError::Timeout) => heard(Sign::Nothing),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::Strange("a request ended without a result".to_owned()));
             }
+        };
+        if flow.is_break() {
+            return Err(Failure::Stopped);
         }
     }
 }

@@ -20,7 +20,8 @@ def parser() -> argparse.ArgumentParser:
     own.add_argument("--pieces", type=int, help="parts of an evaluation or sweep (a TV cache's are its files) [default: 64]")
     own.add_argument("--actors", type=int, help="most actors at a time [default: what the cluster has room for]")
     own.add_argument("--cpus-per-actor", type=float, help="cores of an actor [default: its node's]")
-    own.add_argument("--gpus-per-actor", type=float, default=0, help="GPUs of an actor")
+    own.add_argument("--gpus-per-actor", type=float, default=0, help="GPUs of an actor, which computes on them")
+    own.add_argument("--device", help="where an actor computes [default: its GPUs, or its cores]")
     own.add_argument("--attempts", type=int, default=8, help="how often a piece may be lost")
     own.add_argument("--say-every", type=float, default=10.0, help="seconds between two lines of progress")
     own.add_argument("--model", "-m", help="checkpoint folder or Hub name [default: the embedded model]")
@@ -38,6 +39,8 @@ def main() -> None:
     model = {"name": args.model, "dtype": args.dtype} if args.model else {}
     if args.predictor:
         model["predictor"] = args.predictor
+    if args.device:
+        model["device"] = args.device
     if args.model and args.no_mmap:
         model["mmap"] = False
     limits = Limits(

@@ -119,6 +119,8 @@ class Driver:
             actor = self._actor(self._shape()[0])
             try:
                 return ray.get(getattr(actor, method).remote(*args))
+            except RayTaskError as error:
+                raise cause_of(error) from None
             except LOST as error:
                 self.log(f"{method} was lost ({plainly(error)}); again, attempt {attempt + 2}")
             finally:
@@ -153,6 +155,8 @@ class Driver:
         actor = state.starting.pop(reference)
         try:
             node = ray.get(reference)
+        except RayTaskError as error:
+            raise cause_of(error) from None
         except LOST as error:
             self.log(f"an actor was lost while it loaded the model ({plainly(error)}); another is started")
             return
@@ -189,8 +193,7 @@ class Driver:
             self._lost(state, running, error)
             return
         except RayTaskError as error:
-            cause = error.cause if getattr(error, "cause", None) is not None else error
-            raise cause from None
+            raise cause_of(error) from None
         except GetTimeoutError:
             state.running[reference] = running
             return
@@ -233,6 +236,12 @@ class Driver:
 def host(node: str) -> str:
     """The machine of ``machine:process``."""
     return node.rsplit(":", 1)[0]
+
+
+def cause_of(error: RayTaskError) -> BaseException:
+    """What an actor itself raised, without Ray's account of where."""
+    cause: BaseException | None = getattr(error, "cause", None)
+    return error if cause is None else cause
 
 
 def plainly(error: BaseException) -> str:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -83,21 +84,34 @@ def use_own_cores() -> None:
             pass  # This process has computed before; its threads are there.
 
 
+def own_device() -> str | None:
+    """The GPUs that Ray gave this actor (it sees no others), or the processor."""
+    import ray
+
+    return "cuda:all" if ray.get_gpu_ids() else None
+
+
 class Worker:
     """What one actor does: loads the model once, then makes pieces."""
 
     def __init__(self, job: Job) -> None:
-        use_own_cores()
-        given = dict(job.model)
-        name = given.pop("name", None)
-        self.model = Model.load(name, progress=False, **given) if name else Model.embedded(**given)
         self.job = job
         self.storage = Storage.at(job.out)
 
+    @cached_property
+    def model(self) -> Model:
+        """The job's model. It is not loaded when the actor is made: Ray takes an exception there for a lost actor."""
+        use_own_cores()
+        given = {"device": own_device(), **self.job.model}
+        name = given.pop("name", None)
+        return Model.load(name, progress=False, **given) if name else Model.embedded(**given)
+
     def node(self) -> str:
-        """Which node this is, and which process. A machine may have several nodes: their addresses differ."""
+        """Loads the model and tells which node this is, and which process. A machine may have several nodes: their addresses
+        differ."""
         import ray
 
+        _ = self.model
         return f"{socket.gethostname()} {ray.util.get_node_ip_address()}:{os.getpid()}"
 
     def _call(self, flags: Sequence[str]) -> dict[str, Any]:
