@@ -128,7 +128,8 @@ impl<'a> Batches<'a> {
                 Lesson::Halves => self.halves(index, example, length, stage.block).into(),
             });
         // A next token is always predicted by the row before it, a masked one as the backbone does.
-        let (next, masked): (Vec<Canvas>, Vec<Canvas>) = canvases.partition(|canvas| canvas.seen != Seen::All);
+        let (next, masked): (Vec<Canvas>, Vec<Canvas>) =
+            canvases.partition(|canvas| canvas.seen != Seen::All);
         let sure = (stage.objective == Objective::Certainty).then_some(stage.entropy);
         let normaliser = next.iter().chain(&masked).map(|canvas| canvas.counted).sum::<usize>() as f32;
         let shift = self.spec.shift.is_some();

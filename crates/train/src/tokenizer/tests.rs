@@ -85,8 +85,8 @@ fn any_text_survives() {
 fn training_is_deterministic_and_within_its_limit() {
     let text = |tokenizer: &Tokenizer| tokenizer.to_string(false).expect("a tokenizer is plain data");
     assert_eq!(text(&trained()), text(&trained()));
-    let small =
-        train(std::iter::repeat_n("one two three four five six".to_string(), 9), 700, 0).expect("700 is enough");
+    let small = train(std::iter::repeat_n("one two three four five six".to_string(), 9), 700, 0)
+        .expect("700 is enough");
     assert!(small.get_vocab_size(true) <= 700);
     assert!(matches!(train(std::iter::empty(), 100, 0), Err(Error::Limit { .. })));
 }

@@ -71,10 +71,9 @@ pub fn run(args: &Args) -> Result<()> {
     let peak = before.or(Peak::measure());
     let mut report =
         Report::new("pretrain", &["L", "tokens", "ms", "tokens/s", "of peak", "outside products"]);
-    for ((part, samples), (length, work)) in
-        parts.iter().zip(&samples).zip(args.lengths.iter().zip(work))
-    {
-        let (wall, tokens) = (samples.wall(), part.iter().map(|part| part.packed.tokens.len()).sum::<usize>());
+    for ((part, samples), (length, work)) in parts.iter().zip(&samples).zip(args.lengths.iter().zip(work)) {
+        let (wall, tokens) =
+            (samples.wall(), part.iter().map(|part| part.packed.tokens.len()).sum::<usize>());
         let threads = rayon::current_num_threads() as f64;
         // A batch is as much work as its parts.
         let least = Spread::of(work.iter().map(|(_, seen)| peak.least(seen) * part.len() as f64)).median;

@@ -35,7 +35,9 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
 /// The sum in signs, with and without spaces, or in words.
 fn expression(teller: &mut Teller<'_>, story: &Story) -> String {
     let (plus, minus, times, over) = match teller.rng.below(20) {
-        0..12 => (" + ", " - ", *teller.rng.pick(&[" x ", " * ", " × "]), *teller.rng.pick(&[" / ", " / ", " ÷ "])),
+        0..12 => {
+            (" + ", " - ", *teller.rng.pick(&[" x ", " * ", " × "]), *teller.rng.pick(&[" / ", " / ", " ÷ "]))
+        }
         12..15 => ("+", "-", *teller.rng.pick(&["x", "*"]), "/"),
         15..19 => (" plus ", " minus ", " times ", " divided by "),
         _ => (" and ", " minus ", " times ", " over "),

@@ -54,7 +54,9 @@ impl Op {
             Self::Plus => left.checked_add(right),
             Self::Minus => left.checked_sub(right),
             Self::Times => left.checked_mul(right),
-            Self::Over => left.checked_rem(right).filter(|rest| *rest == 0).and_then(|_| left.checked_div(right)),
+            Self::Over => {
+                left.checked_rem(right).filter(|rest| *rest == 0).and_then(|_| left.checked_div(right))
+            }
         }
     }
 

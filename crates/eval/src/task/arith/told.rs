@@ -66,7 +66,9 @@ impl Operand {
         let text = text.trim();
         match text.parse() {
             Ok(number) => Some(Self::Literal(number)),
-            Err(_) => text.chars().next().filter(|c| text.len() == 1 && c.is_ascii_uppercase()).map(Self::Slot),
+            Err(_) => {
+                text.chars().next().filter(|c| text.len() == 1 && c.is_ascii_uppercase()).map(Self::Slot)
+            }
         }
     }
 
@@ -97,7 +99,8 @@ impl Line {
             steps.push((op, Operand::read(words.next()?)?));
         }
         let condition = |part: &str| {
-            let (at, smaller) = part.find('<').map(|at| (at, true)).or(part.find('>').map(|at| (at, false)))?;
+            let (at, smaller) =
+                part.find('<').map(|at| (at, true)).or(part.find('>').map(|at| (at, false)))?;
             Some((Operand::read(&part[..at])?, smaller, Operand::read(&part[at + 1..])?))
         };
         let conditions = parts.map(condition).collect::<Option<_>>()?;
@@ -109,7 +112,8 @@ impl Line {
         let operands: Vec<Operand> =
             std::iter::once(self.first).chain(self.steps.iter().map(|(_, by)| *by)).collect();
         let factor = |at: usize| {
-            let small = |at: usize| self.steps.get(at).is_some_and(|(op, _)| matches!(op, Op::Times | Op::Over));
+            let small =
+                |at: usize| self.steps.get(at).is_some_and(|(op, _)| matches!(op, Op::Times | Op::Over));
             let times = self.steps.first().is_some_and(|(op, _)| *op == Op::Times);
             (at > 0 && small(at - 1)) || (at == 0 && times)
         };

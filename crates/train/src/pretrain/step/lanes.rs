@@ -90,7 +90,7 @@ mod tests {
             certainty: None,
         };
         let parts: Vec<BatchPart> = [10, 40, 20, 30, 20].map(part).into();
-        assert_eq!(shares(&parts), [1, 0, 0, 1, 1]);
+        assert_eq!(shares(&parts), [1, 0, 1, 1, 0]);
         assert!(shares(&[]).is_empty());
     }
 }
