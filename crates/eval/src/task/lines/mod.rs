@@ -70,7 +70,7 @@ impl Task for Lines {
     }
 
     fn version(&self) -> u32 {
-        5
+        6
     }
 
     fn kinds(&self) -> &'static [&'static str] {
