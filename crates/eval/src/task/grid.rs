@@ -45,7 +45,7 @@ impl Task for Grid {
     }
 
     fn version(&self) -> u32 {
-        3
+        4
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -54,7 +54,7 @@ impl Task for Arith {
     }
 
     fn version(&self) -> u32 {
-        5
+        6
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -63,11 +63,11 @@ impl Task for Arith {
 
     fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
         let Told { kind, prompt, story, key } = match rng.below(100) {
-            0..32 => told_in_steps(rng, wording),
-            32..46 => told_bare(rng, wording),
-            46..52 => told_together(rng, wording),
-            52..59 => told_as_difference(rng, wording),
-            59..64 => told_as_product(rng, wording),
+            0..26 => told_in_steps(rng, wording),
+            26..38 => told_bare(rng, wording),
+            38..43 => told_together(rng, wording),
+            43..48 => told_as_difference(rng, wording),
+            48..52 => told_as_product(rng, wording),
             _ => told_whole(rng, wording),
         };
         let small = rng.below(100) < SMALL_LETTERS;

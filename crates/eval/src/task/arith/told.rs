@@ -1,6 +1,6 @@
 //! Problems told whole: `told.txt` has a problem a line, `EXPRESSION || TEXT`, in the words of one who typed it.
 //!
-//! The expression is worked out from left to right: slots `A` to `F` or literal numbers with `+`, `-`, `*` and `/`; conditions
+//! The expression is worked out from left to right: slots `A` to `G` or literal numbers with `+`, `-`, `*` and `/`; conditions
 //! such as `A<13` or `B>A` may follow it after commas. The text names its numbers by their slots, a hero (`{S}`, `{s}`,
 //! `{Sub}`, `{obj}`, `{poss}`), others (`{x}`, `{y}`), things (`{many}`, `{one}`, `{kinds}`), `{people}` and `{animals}`;
 //! `{s has/have}` agrees with the hero's pronoun, and `{Z}` is a number that nothing is done with.

@@ -75,8 +75,25 @@ fn near(category: &Category) -> &'static [NounKind] {
         "fruit" | "vegetable" | "drink" | "colour" | "tree" | "flower" => &[Food, Plant],
         "job" | "family member" => &[Person],
         "vehicle" => &[Vehicle, Thing],
-        "tool" | "instrument" | "body part" | "shape" | "piece of clothing" | "piece of furniture"
-        | "building" | "metal" | "sport" | "number word" => &[Thing, Vehicle, Person],
+        "tool"
+        | "instrument"
+        | "body part"
+        | "shape"
+        | "piece of clothing"
+        | "piece of furniture"
+        | "building"
+        | "metal"
+        | "sport"
+        | "number word"
+        | "kitchen utensil"
+        | "toy"
+        | "school supply"
+        | "electronic device"
+        | "household appliance"
+        | "currency"
+        | "precious stone"
+        | "room" => &[Thing, Vehicle, Person],
+        "boat" | "aircraft" => &[Vehicle, Thing],
         _ => &[],
     }
 }

@@ -58,11 +58,15 @@ fn marked(rng: &mut Rng, wording: Wording, labels: &[String], options: &[String]
         *rng.pick(&[("[", "]"), ("Option ", ":"), ("", " ="), ("", "]")])
     } else {
         match rng.below(100) {
-            0..44 => ("", ")"),
-            44..60 => ("(", ")"),
-            60..80 => ("", "."),
-            80..92 => ("", ":"),
-            _ => ("", " -"),
+            0..42 => ("", ")"),
+            42..56 => ("(", ")"),
+            56..74 => ("", "."),
+            74..84 => ("", ":"),
+            84..90 => ("", " -"),
+            90..93 => ("", "-"),
+            93..95 => ("", ".)"),
+            95..97 => ("(", "):"),
+            _ => ("", ""),
         }
     };
     labels.iter().zip(options).map(|(label, option)| format!("{open}{label}{close} {option}")).collect()
@@ -70,11 +74,14 @@ fn marked(rng: &mut Rng, wording: Wording, labels: &[String], options: &[String]
 
 /// The options with their labels, over several lines or in one.
 fn options(rng: &mut Rng, wording: Wording, labels: &[String], texts: &[String], lines: bool) -> String {
-    let between = match rng.below(10) {
+    let between = match rng.below(20) {
         _ if lines => "\n",
-        0..6 => " ",
-        6..9 => ", ",
-        _ => "; ",
+        0..10 => " ",
+        10..15 => ", ",
+        15..17 => "; ",
+        17 => " / ",
+        18 => " or ",
+        _ => ". ",
     };
     marked(rng, wording, labels, texts).join(between)
 }

@@ -6,6 +6,7 @@
 //! are knowledge a model has to be taught, so both wordings share them.
 
 mod category;
+mod everyday;
 mod grammar;
 mod invented;
 mod untidy;
@@ -16,6 +17,7 @@ use std::sync::LazyLock;
 use super::Rng;
 
 pub use category::{Category, categories, category};
+pub use everyday::{everyday, other_names};
 pub use grammar::{Pronoun, a, capital, in_words, plural, shown};
 pub use untidy::untidy;
 

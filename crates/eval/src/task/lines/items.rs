@@ -40,17 +40,20 @@ impl Items {
     pub(super) fn draw(rng: &mut Rng, wording: Wording, sorted: bool) -> Self {
         let count = length(rng);
         let sort = match rng.below(100) {
-            0..70 => Sort::People,
-            70..84 => Sort::Words,
-            84..96 => Sort::Numbers,
+            0..56 => Sort::People,
+            56..85 => Sort::Words,
+            85..96 => Sort::Numbers,
             _ => Sort::Letters,
         };
         let far = if sorted && rng.below(5) > 0 { 1 } else { 2 };
         let one_of = |rng: &mut Rng, words: &[&str]| (*rng.pick::<&str>(words)).to_owned();
         let (mut list, titles) = match sort {
             Sort::People => {
-                let pool = lexicon::names(rng, wording, 40).into_iter().map(|name| name.text);
-                (apart(pool, count + 1, sorted, far), one_of(rng, &["name", "name", "name", "person"]))
+                let pool = people(rng, wording);
+                (
+                    apart(pool.into_iter(), count + 1, sorted, far),
+                    one_of(rng, &["name", "name", "name", "person"]),
+                )
             }
             Sort::Words => {
                 let (pool, title) = words(rng, wording);
@@ -106,8 +109,20 @@ fn length(rng: &mut Rng) -> usize {
     }
 }
 
-/// Words of one category, or any words.
+/// People of the stories, or people with names that no story tells of.
+fn people(rng: &mut Rng, wording: Wording) -> Vec<String> {
+    if wording == Wording::Usual && rng.below(3) == 0 {
+        return lexicon::other_names(rng, 40);
+    }
+    lexicon::names(rng, wording, 40).into_iter().map(|name| name.text).collect()
+}
+
+/// Words of one category, everyday words, or things of the stories.
 fn words(rng: &mut Rng, wording: Wording) -> (Vec<String>, String) {
+    if wording == Wording::Usual && rng.coin() {
+        let (pool, title) = lexicon::everyday(rng, 40);
+        return (pool, title.into());
+    }
     if rng.below(3) == 0 {
         let category = lexicon::category(rng, wording);
         if category.members.len() >= 12 && category.one() != "number word" {

@@ -70,7 +70,7 @@ impl Task for Lines {
     }
 
     fn version(&self) -> u32 {
-        6
+        7
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -58,7 +58,7 @@ impl Task for Program {
     }
 
     fn version(&self) -> u32 {
-        4
+        5
     }
 
     fn kinds(&self) -> &'static [&'static str] {
