@@ -29,6 +29,7 @@ pub struct One {
 /// Several prompts, decoded together.
 pub struct Many {
     prompts: Vec<Prompt>,
+    streams: Vec<u64>,
     token_budget: usize,
     observer: Option<ObserverOf>,
 }
@@ -178,13 +179,20 @@ impl<'m> Generate<'m, One> {
 
 impl<'m> Generate<'m, Many> {
     pub(crate) fn many(model: &'m Model, prompts: Vec<Prompt>) -> Self {
-        let prompt = Many { prompts, token_budget: TOKEN_BUDGET, observer: None };
+        let prompt = Many { prompts, streams: Vec::new(), token_budget: TOKEN_BUDGET, observer: None };
         Self { model, prompt, decoding: Decoding::default(), recorded: None, mistake: None }
     }
 
     /// Tokens of all canvases that are decoded at once; one canvas always is.
     pub fn token_budget(mut self, tokens: usize) -> Self {
         self.prompt.token_budget = tokens;
+        self
+    }
+
+    /// The stream of each prompt's randomness, instead of one after the other from [`Decoding::stream`] on; prompts beyond
+    /// the last have those.
+    pub fn streams(mut self, streams: Vec<u64>) -> Self {
+        self.prompt.streams = streams;
         self
     }
 
@@ -197,12 +205,19 @@ impl<'m> Generate<'m, Many> {
     /// Decodes all of them to the end; answers stand in the order of the prompts. Randomness differs from prompt to
     /// prompt, and that of the first is what it would be alone.
     pub fn run(self) -> Result<Vec<Answer>> {
-        let Self { model, prompt: Many { prompts, token_budget, mut observer }, decoding, recorded, mistake } =
-            self;
+        let Self {
+            model,
+            prompt: Many { prompts, streams, token_budget, mut observer },
+            decoding,
+            recorded,
+            mistake,
+        } = self;
         mistake.map_or(Ok(()), Err)?;
         let mut answers: Vec<Option<Answer>> = prompts.iter().map(|_| None).collect();
         let mut waiting = prompts.iter().enumerate().map(|(number, prompt)| {
-            let decoding = Decoding { stream: decoding.stream + number as u64, ..decoding.clone() };
+            let stream =
+                streams.get(number).copied().unwrap_or_else(|| decoding.stream.wrapping_add(number as u64));
+            let decoding = Decoding { stream, ..decoding.clone() };
             let watch = observer.as_mut().map_or_else(|| Box::new(()) as Box<dyn Observer>, |of| of(number));
             let mut observers = Observers(vec![watch]);
             let recording = Recording::watch(recorded, &mut observers);

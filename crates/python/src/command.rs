@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use demask::Registry;
+use demask::eval::run::suite::Generated;
 use demask_cli::host::{Host, Progress};
 use pyo3::prelude::*;
 
@@ -78,4 +79,12 @@ pub(crate) fn strategies() -> Vec<(String, Vec<String>, String, String, Vec<(Str
         (entry.name.to_owned(), aliases, entry.summary.to_owned(), entry.source.to_owned(), params.collect())
     };
     registry.entries().iter().map(row).collect()
+}
+
+/// The stream of the randomness that the runner gives to a document: `number` of `task` in `suite`, drawn once more `draw` times.
+#[pyfunction]
+pub(crate) fn item_stream(suite: &str, task: &str, number: usize, draw: usize) -> u64 {
+    let generated = Generated::find(suite).is_some();
+    let id = if generated { number.to_string() } else { format!("{task}/{number}") };
+    demask::eval::run::stream(suite, &if draw == 0 { id } else { format!("{id}#{draw}") })
 }

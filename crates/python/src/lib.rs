@@ -29,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(command::isolate_templates, module)?)?;
     module.add_function(wrap_pyfunction!(command::set_threads, module)?)?;
     module.add_function(wrap_pyfunction!(command::strategies, module)?)?;
+    module.add_function(wrap_pyfunction!(command::item_stream, module)?)?;
     module.add_function(wrap_pyfunction!(decoding::options, module)?)?;
     Ok(())
 }

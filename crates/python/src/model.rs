@@ -207,7 +207,8 @@ impl Model {
     }
 
     /// Decodes several prompts together.
-    #[pyo3(signature = (prompts, choices, recorded, token_budget, progress))]
+    #[pyo3(signature = (prompts, choices, recorded, token_budget, streams, progress))]
+    #[allow(clippy::too_many_arguments, reason = "they have names on the other side")]
     fn generate_all(
         &self,
         py: Python<'_>,
@@ -215,6 +216,7 @@ impl Model {
         choices: Choices,
         recorded: Option<bool>,
         token_budget: usize,
+        streams: Vec<u64>,
         progress: Option<PyObject>,
     ) -> PyResult<Vec<Answer>> {
         let prompts = prompts.iter().map(Given::prompt).collect::<PyResult<Vec<_>>>()?;
@@ -227,7 +229,7 @@ impl Model {
                 Box::new(Stopper { watch, done, total }) as Box<dyn demask::Observer>
             };
             let generate = model.generate_all(prompts).decoding(decoding);
-            let generate = generate.token_budget(token_budget).observers(stopper);
+            let generate = generate.streams(streams).token_budget(token_budget).observers(stopper);
             match recorded {
                 Some(dependency) => generate.record(dependency).run(),
                 None => generate.run(),

@@ -41,6 +41,17 @@ def test_a_batch_answers_like_its_members(model: demask.Model) -> None:
     assert model.generate([]) == []
 
 
+def test_each_prompt_of_a_list_can_have_a_stream_of_its_own(model: demask.Model) -> None:
+    options = {"strategy": "random", "temperature": 1.0, "seed": 4, "max_new_tokens": 16}
+    both = model.generate([QUESTION, QUESTION], streams=[2**64 - 1, 7], **options)
+    alone = [model.generate(QUESTION, stream=stream, **options) for stream in (2**64 - 1, 7)]
+    assert [out.token_ids for out in both] == [out.token_ids for out in alone]
+    assert both[0].token_ids != both[1].token_ids
+    for prompt in ([QUESTION], QUESTION):
+        with pytest.raises(demask.UsageError, match="streams"):
+            model.generate(prompt, streams=[1, 2])
+
+
 def test_chat_ids_and_raw(model: demask.Model) -> None:
     messages = [{"role": "user", "content": QUESTION}]
     as_text = model.generate(QUESTION, max_new_tokens=16).token_ids

@@ -64,7 +64,53 @@ def test_the_same_answers_as_our_runner(tasks: Path, model: demask.Model) -> Non
     assert samples(tasks, "demask_arith_raw") == samples(tasks, "demask_arith_chat")
 
 
-def test_the_same_accuracy_on_gsm8k(tasks: Path, model: demask.Model) -> None:
+def test_the_same_draws_on_all_tasks_with_the_same_seed(tmp_path: Path, model: demask.Model) -> None:
+    """Positions and tokens at random, tasks and lengths mixed in one run: every response is the one that our runner scores."""
+    names = ["arith", "choice", "program", "lines", "grid", "open"]
+    for name in names:
+        listed = [sys.executable, "-m", "demask", "problems", name, "--limit", "3"]
+        (tmp_path / f"{name}.jsonl").write_text(subprocess.run(listed, capture_output=True, text=True, check=True).stdout)
+        (tmp_path / f"{name}.yaml").write_text(
+            f"""task: {name}
+dataset_path: json
+dataset_kwargs:
+  data_files:
+    test: {tmp_path / f"{name}.jsonl"}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{{{prompt}}}}"
+doc_to_target: "{{{{response}}}}"
+generation_kwargs:
+  until: []
+  do_sample: true
+  temperature: 0.8
+metric_list:
+  - metric: exact_match
+"""
+        )
+    args = ["--model_args", "pretrained=embedded,strategy=random,seed=3,max_gen_toks=48", "--tasks", ",".join(names)]
+    lm_eval(tmp_path, *args, "--apply_chat_template")
+    ours = demask.evaluate(model, "random", names, limit=3, max_new_tokens=48, temperature=0.8, seed=3)
+    for name in names:
+        assert samples(tmp_path, name) == [record["response"] for record in ours if record["task"] == name], name
+
+
+def test_a_document_that_is_asked_for_again_is_drawn_anew() -> None:
+    from lm_eval.api.instance import Instance
+
+    from demask.lm_eval import Harness
+
+    sampled = {"until": [], "do_sample": True, "temperature": 1.0, "max_gen_toks": 16}
+    one, two = (Instance("generate_until", {}, ("Tom has", sampled), 0, ("x", number, 3)) for number in (0, 1))
+    harness = Harness(strategy="random", seed=3)
+    first = harness.generate_until([one, one, one, two], disable_tqdm=True)
+    assert len(set(first[:3])) > 1
+    # Of what stands around it, a draw does not depend.
+    assert harness.generate_until([two, one], disable_tqdm=True) == [first[3], first[0]]
+
+
+@pytest.mark.parametrize("strategy", ["entropy:k=2", "random"])
+def test_the_same_accuracy_on_gsm8k(tasks: Path, model: demask.Model, strategy: str) -> None:
     """lm_eval's own definition of gsm8k_cot, its worked examples left out (they fill a small model's context), on a file."""
     definition = Path(str(pytest.importorskip("lm_eval").__file__)).parent / "tasks" / "gsm8k" / "gsm8k-cot.yaml"
     text = re.sub(r"(?m)^(dataset_path|dataset_name|task|test_split|num_fewshot):.*\n", "", definition.read_text())
@@ -79,12 +125,12 @@ test_split: test
 num_fewshot: 0
 """
     )
-    args = ["--model_args", "pretrained=embedded,strategy=entropy:k=2,max_gen_toks=64", "--tasks", "demask_gsm8k"]
-    results = lm_eval(tasks, *args)["results"]["demask_gsm8k"]  # type: ignore[index]
+    chosen = f"pretrained=embedded,strategy={strategy},seed=3,suite=gsm8k_cot,max_gen_toks=64"
+    results = lm_eval(tasks, "--model_args", chosen, "--tasks", "demask_gsm8k")["results"]["demask_gsm8k"]  # type: ignore[index]
     ours = demask.evaluate(
-        model, "entropy:k=2", ["gsm8k_cot"],
+        model, strategy, ["gsm8k_cot"],
         limit=PROBLEMS, data=f"gsm8k_cot={tasks / 'arith.jsonl'}", protocol="lm-eval", shots=0, max_new_tokens=64,
-        temperature=0,
+        temperature=0, seed=3,
     )  # fmt: skip
     assert samples(tasks, "demask_gsm8k") == [record["response"] for record in ours]
     assert results["exact_match,flexible-extract"] == sum(record["correct"] for record in ours) / PROBLEMS

@@ -155,6 +155,6 @@ fn file_name(strategy: &StrategySpec) -> String {
 }
 
 /// The stream of an item's randomness: a hash of its names, so it depends on nothing else.
-fn stream(suite: &str, id: &str) -> u64 {
+pub fn stream(suite: &str, id: &str) -> u64 {
     Hash::new().bytes(suite.as_bytes()).bytes(&[0]).bytes(id.as_bytes()).value()
 }

@@ -30,6 +30,7 @@ use batch::Cell;
 use journal::Journal;
 use suite::Suite;
 
+pub use batch::stream;
 pub use record::{RunHeader, Sample, Spent, predictor_fingerprint};
 
 /// File of the records inside a run's folder.

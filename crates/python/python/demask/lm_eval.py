@@ -8,7 +8,8 @@ takes lm_eval's own flags. ``pretrained`` is a folder, a ``.gguf`` file, a Hub n
 everywhere, with ``;`` between its parameters (``strategy=demask:tau=0.04;gamma=0.9``) because lm_eval splits at commas. Other
 model arguments: ``dtype``, ``predictor``, ``compute_device`` (what ``Model.load`` calls ``device``; lm_eval's own ``--device`` is
 ``cuda:0`` unless chosen, so it says nothing), ``max_gen_toks``, ``mc_num`` (samples of the likelihood bound),
-``check_greedy``, ``token_budget``, and the options of ``Model.generate``.
+``check_greedy``, ``token_budget``, ``suite`` (what ``demask eval`` calls the task, if that is not lm_eval's name: the same seed then
+draws the same tokens), and the options of ``Model.generate``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
+from . import _native
 from .model import Model
 from .model import options as known_options
 
@@ -38,6 +40,7 @@ class Harness(LM):  # type: ignore[misc]
         mc_num: int = 128,
         check_greedy: bool = False,
         token_budget: int = 4096,
+        suite: str | None = None,
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
         device: str | None = None,
@@ -57,6 +60,7 @@ class Harness(LM):  # type: ignore[misc]
         self.strategy = strategy.replace(";", ",") if strategy else None
         self.max_gen_toks, self.mc_num = int(max_gen_toks), int(mc_num)
         self.check_greedy, self.token_budget, self.options = bool(check_greedy), int(token_budget), options
+        self.suite = suite
 
     @property
     def tokenizer_name(self) -> str:
@@ -81,7 +85,7 @@ class Harness(LM):  # type: ignore[misc]
         groups: dict[str, list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault(repr(sorted(request.args[1].items(), key=str)), []).append(number)
-        answers = [""] * len(requests)
+        answers, streams = [""] * len(requests), self._streams(requests)
         for numbers in groups.values():
             given = dict(requests[numbers[0]].args[1])
             until = given.get("until") or []
@@ -93,6 +97,7 @@ class Harness(LM):  # type: ignore[misc]
                 strategy=self.strategy,
                 trace=False,
                 token_budget=self.token_budget,
+                streams=[streams[number] for number in numbers],
                 progress=None if not disable_tqdm else False,
                 **options,
             )
@@ -101,6 +106,21 @@ class Harness(LM):  # type: ignore[misc]
                 answers[number] = self.model._native.response(out.token_ids, stops)
                 self.cache_hook.add_partial("generate_until", requests[number].args, answers[number])
         return answers
+
+    def _streams(self, requests: list[Any]) -> list[int]:
+        """Where each request's random numbers come from: the same place as in our own runner, whatever else is asked for. A document
+        that lm_eval asks for several times is drawn anew each time."""
+        seen: dict[tuple[str, int], int] = {}
+        streams = []
+        for position, request in enumerate(requests):
+            task, number = getattr(request, "task_name", None) or "", getattr(request, "doc_id", None)
+            key = (task, position if number is None else int(number))
+            suite = self.suite or task
+            # Tasks of a group have names of their own in it: mmlu_pro_law of mmlu_pro.
+            name = task if task.startswith(suite) else suite
+            streams.append(_native.item_stream(suite, name, key[1], seen.get(key, 0)))
+            seen[key] = seen.get(key, 0) + 1
+        return streams
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """The Monte-Carlo bound of each continuation behind its context."""

@@ -167,6 +167,7 @@ class Model:
         trace: bool = True,
         dependency: bool = False,
         token_budget: int = 4096,
+        streams: Sequence[int] | None = None,
         progress: Progress = None,
         **options: Any,
     ) -> Any:
@@ -175,18 +176,24 @@ class Model:
         ``options`` are those of the command line, ``max_new_tokens``, ``temperature``, ``cache`` and so on; ``demask.options()``
         lists them. One that is ``None`` is as if it were not given. ``raw`` takes a text as it is, without the chat template. ``trace`` keeps the steps,
         with ``dependency`` also their matrices. Of a list, up to ``token_budget`` tokens are decoded together; the answer to
-        the first is what it would be alone, and at temperature 0 that of every one is.
+        the first is what it would be alone, and at temperature 0 that of every one is. Random numbers of its prompts come from
+        ``stream``, ``stream + 1`` and so on, or from ``streams``, one for each.
         """
         native, spelling = self._with(strategy)
         choices = _choices(spelling, options)
         recorded = dependency if trace else None
         if _is_batch(prompt):
             many = [_given(one, raw) for one in prompt]
+            own = list(streams or [])
+            if own and len(own) != len(many):
+                raise UsageError(f"there are {len(own)} streams for {len(many)} prompts; give one for each")
             if not many:
                 return []
             with Shown(progress) as shown:
-                answers = native.generate_all(many, choices, recorded, token_budget, shown)
+                answers = native.generate_all(many, choices, recorded, token_budget, own, shown)
             return [Output(answer) for answer in answers]
+        if streams is not None:
+            raise UsageError("streams are for a list of prompts; one prompt has the option stream")
         with Shown(progress) as shown:
             return Output(native.generate(_given(prompt, raw), choices, recorded, shown))
 
