@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the embedded model from nothing into FOLDER (about eight hours on two cores); every step continues where it was
+# Makes the embedded model from nothing into FOLDER (about twelve hours on two cores); every step continues where it was
 # stopped. What FOLDER/tiny holds in the end is what crates/tiny/checkpoint holds.
 #   runs/tiny.sh [FOLDER]
 set -euo pipefail
@@ -9,11 +9,12 @@ cargo build --release --workspace --locked
 demask=${CARGO_TARGET_DIR:-target}/release/demask
 mkdir -p "$out"
 
-# The backbone; the checkpoint at the end of its causal stage becomes the assistant.
+# The backbone; its assistant is the same weights, taught to read from left to right again.
 "$demask" pretrain --config configs/pretrain-tiny.toml --out "$out/run"
 mkdir -p "$out/tiny/assistant"
 cp "$out"/run/export/* "$out/tiny/"
-cp "$out"/run/causal/{config.json,model.safetensors} "$out/tiny/assistant/"
+"$demask" pretrain --config configs/assistant-tiny.toml --from "$out/tiny" --tokenizer "$out/tiny" --out "$out/causal"
+cp "$out"/causal/causal/{config.json,model.safetensors} "$out/tiny/assistant/"
 
 # The dependency predictor, then its stability head.
 "$demask" tv-cache generate --model "$out/tiny" --data task:all --limit 2000 --masks-per-response 3 --gamma 0.97 \

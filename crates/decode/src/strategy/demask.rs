@@ -2,14 +2,12 @@
 //! then Algorithm 2.
 //!
 //! Everything with a default other than the paper's is off unless asked for: another start, both directions, a budget
-//! per position, thresholds that change with the progress of the block, a reach beyond which nothing is decided yet, and
-//! remasking guided by dependency.
+//! per position, thresholds that change with the progress of the block, and remasking guided by dependency.
 
 use std::sync::Arc;
 
 use crate::dependency::{Dependency, DependencySource, Draws, Opinion, Oracle, Predictor, Stability};
 use crate::error::{Error, Result};
-use crate::marginals::Marginal;
 use crate::registry::{Cost, Entry, Kind, Param, Values};
 use crate::rule::{Last, Limit, Revision, Start, Thresholds, limited_subset, stable_start, subset_from};
 use crate::strategy::{Needs, Selection, Step, Strategy};
@@ -91,12 +89,6 @@ pub(super) const ENTRY: Entry = Entry {
             help: "gamma moves evenly to this as the block fills (gamma itself if not given)",
         },
         Param {
-            key: "reach",
-            default: "",
-            kind: Kind::Count,
-            help: "a position joins only if it lies fewer than this many places behind the first mask (anywhere if not given)",
-        },
-        Param {
             key: "revise",
             default: "",
             kind: Kind::Number(0.0, f64::INFINITY),
@@ -115,8 +107,6 @@ struct Demask {
     filtered: bool,
     both: bool,
     limit: Limit,
-    /// How far behind the first mask a position may join.
-    reach: Option<usize>,
     source: Arc<dyn DependencySource>,
     stable: Option<Stable>,
 }
@@ -159,7 +149,6 @@ fn build(values: &Values<'_>) -> Result<Box<dyn Strategy>> {
         filtered: values.text("confidence") == "filtered",
         both: values.text("charge") == "both",
         limit: if values.text("budget") == "position" { Limit::Position } else { Limit::Sum },
-        reach: values.count("reach"),
         source,
         stable,
     }))
@@ -236,7 +225,11 @@ impl Strategy for Demask {
     }
 
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
-        let confidence = self.confidence(step);
+        let confidence: Vec<f32> = step
+            .marginals
+            .iter()
+            .map(|m| if self.filtered { m.candidate.top1 } else { m.raw.top1 })
+            .collect();
         let dependency = self.source.dependency(step)?;
         let charged = self.both.then(|| larger_direction(&dependency));
         let (charged, now) = (charged.as_ref().unwrap_or(&dependency), self.now(step));
@@ -261,14 +254,6 @@ impl Strategy for Demask {
 }
 
 impl Demask {
-    /// How sure the model is of every mask; of one out of reach, not at all, so that nothing lets it join.
-    fn confidence(&self, step: &Step<'_>) -> Vec<f32> {
-        let end = self.reach.and_then(|reach| step.masked.first()?.checked_add(reach)).unwrap_or(usize::MAX);
-        let sure = |m: &Marginal| if self.filtered { m.candidate.top1 } else { m.raw.top1 };
-        let each = step.marginals.iter().zip(step.masked);
-        each.map(|(m, &position)| if position < end { sure(m) } else { -1.0 }).collect()
-    }
-
     /// The thresholds of this step: on the line between start and end, by the part of the block that is decided.
     fn now(&self, step: &Step<'_>) -> Thresholds {
         let left = step.masked.len() as f32 / step.block.entered_with.max(1) as f32;
@@ -316,7 +301,6 @@ mod tests {
             filtered: false,
             both: false,
             limit: Limit::Sum,
-            reach: None,
             source: Arc::new(Fixed(source)),
             stable: None,
         }
@@ -366,29 +350,6 @@ mod tests {
         assert_eq!(adaptive(4).chosen, [0, 1]);
         // A third is: gamma ≈ 0.667 lets it pass, tau ≈ 0.333 does not.
         assert_eq!((adaptive(3).chosen.len(), adaptive(3).stop), (1, Some(Stop::Budget)));
-    }
-
-    #[test]
-    fn nothing_joins_from_out_of_reach() {
-        let d = || Dependency::from_rows(vec![0.0; 16], 4);
-        let scene = Scene::new(&[0.1, 0.95, 0.5, 0.99]);
-        let chosen = |strategy: Demask| {
-            let mut strategy = strategy;
-            scene.select(&mut strategy).chosen
-        };
-        assert_eq!(chosen(demask(d(), 1.0, 0.9)), [0, 3, 1]);
-        assert_eq!(chosen(Demask { reach: Some(3), ..demask(d(), 1.0, 0.9) }), [0, 1]);
-        // Not even as the surest of all, nor where every probability passes.
-        let confident = Thresholds { tau: 1.0, gamma: 0.0, start: Start::Confident };
-        assert_eq!(
-            chosen(Demask {
-                reach: Some(2),
-                thresholds: confident,
-                end: (1.0, 0.0),
-                ..demask(d(), 1.0, 0.0)
-            }),
-            [1, 0]
-        );
     }
 
     #[test]
