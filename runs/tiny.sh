@@ -31,4 +31,4 @@ cp "$out/heads.safetensors" "$out/tiny/predictor.safetensors"
 # The default decoder, chosen on validation problems of all tasks.
 "$demask" sweep --model "$out/tiny" --grid configs/tiny-default.toml --split validation --tasks all --limit 60 --out "$out/choice"
 cat "$out/choice/chosen.txt"
-echo "$out/tiny is the checkpoint; generation_config.json names the strategy above and max_new_tokens 64"
+echo "$out/tiny is the checkpoint; generation_config.json names the strategy above and max_new_tokens 96"
