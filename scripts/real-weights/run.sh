@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches the weights of three wheels, converts them, and measures on them.
 #   run.sh PYTHON DEMASK WORK REACTIONS.csv ANTIBODIES.csv
-# See README.md; what it found is in docs/results/real-weights.md.
+# See README.md; what it found is in docs/results/real-weights.md. Caches and trainings that are there are not made again.
 set -eu
 if [ $# -ne 5 ]; then sed -n 2,4p "$0" >&2; exit 2; fi
 python=$1 demask=$2 work=$3 reactions=$4 antibodies=$5
@@ -19,20 +19,36 @@ done
 "$python" "$here/expect.py" "$work/models/antiberty" "$work/data/antibodies.txt"
 DEMASK_REAL_WEIGHTS=$(cd "$work/models" && pwd) cargo test --release -p demask-model --test bert -- --ignored --nocapture
 
-measure() { # model, sequences, how they are split and masked, what of them goes into the cache
-    "$python" "$here/sequences.py" split "$work/data/$2.txt" "$work/data/$2" 150 $3
-    out=$work/results/$1 data=$work/data/$2
-    mkdir -p "$out"
-    "$demask" validate sub-additivity --model "$work/models/$1" --data "$data/held-out.jsonl" --out "$out/sub-additivity" \
-        --limit 100 --masks-per-response 3
-    "$demask" tv-cache generate --model "$work/models/$1" --data "$data/train.jsonl" --out "$out/cache" $4
-    "$demask" train predictor --cache "$out/cache" --out "$out/predictor.safetensors" --hidden-row i --epochs 60 \
-        --validation 0.2 --batch 8
-    "$python" "$here/infill.py" "$demask" "$work/models/$1" "$data/held-out.txt" --out "$out/infill.json" \
-        --predictor "$out/predictor.safetensors" --share 0.5 $3
-    "$demask" validate bound --model "$work/models/$1" --predictor "$out/predictor.safetensors" --data "$data/held-out.jsonl" \
-        --limit 10 -n 24 --strategy demask --eos none --out "$out/bound"
+"$python" "$here/sequences.py" split "$work/data/reactions.txt" "$work/data/reactions" 100 150
+"$python" "$here/sequences.py" split "$work/data/reactions.txt" "$work/data/given" 100 150 --given
+"$python" "$here/sequences.py" split "$work/data/antibodies.txt" "$work/data/antibodies" 100 150
+
+additivity() { # model, sequences, how many of them, masks of each
+    mkdir -p "$work/results/$1"
+    "$demask" validate sub-additivity --model "$work/models/$1" --data "$work/data/$2/held-out.jsonl" \
+        --out "$work/results/$1/sub-additivity" --limit "$3" --masks-per-response "$4"
 }
-measure rxnfp reactions --given "--max-tokens 80 --masks-per-response 6"
-measure rxnmapper reactions --given "--max-tokens 80 --masks-per-response 6"
-measure antiberty antibodies "" "--limit 200 --masks-per-response 5"
+additivity rxnfp reactions 40 2
+additivity rxnmapper reactions 20 2
+additivity antiberty antibodies 12 2
+
+# rxnfp: a cache, two predictors, and decoders whose settings are chosen on the validation sequences.
+model=$work/models/rxnfp out=$work/results/rxnfp data=$work/data/reactions
+"$demask" tv-cache generate --model "$model" --data "$data/train.jsonl" --out "$out/cache" --max-tokens 80 \
+    --masks-per-response 7 --gamma 0.97 --hidden i --responses-per-file 16
+"$demask" tv-cache info "$out/cache"
+"$demask" train predictor --cache "$out/cache" --out "$out/paper.safetensors" --hidden-row i \
+    --config "$here/predictor-paper.toml"
+"$demask" train predictor --cache "$out/cache" --out "$out/predictor.safetensors" --hidden-row i \
+    --config "$here/predictor.toml"
+"$python" "$here/infill.py" "$demask" "$model" "$data/validation.txt" --out "$out/validation.json" \
+    --predictor "$out/predictor.safetensors" --longest 90 --limit 30
+"$python" "$here/infill.py" "$demask" "$model" "$data/held-out.txt" --out "$out/held-out.json" \
+    --predictor "$out/predictor.safetensors" --longest 90 --limit 60 --chosen "$out/validation.json"
+"$demask" validate bound --model "$model" --predictor "$out/predictor.safetensors" --data "$work/data/given/held-out.jsonl" \
+    --limit 5 -n 16 --chains 8 --eos none --out "$out/bound"
+
+# rxnmapper without a predictor.
+"$python" "$here/infill.py" "$demask" "$work/models/rxnmapper" "$data/held-out.txt" --share 0.3 --longest 90 --limit 30 \
+    --strategies "entropy:k=1;threshold:threshold=0.9;threshold:threshold=0.5;eb:gamma=0.2;eb:gamma=0.8" \
+    --out "$work/results/rxnmapper/held-out.json"

@@ -5,7 +5,8 @@
     sequences.py antibodies CSV OUT     heavy chains of Boughter et al., eLife 2020 (VH_only_boughter.csv of the repository
                                         The-Obstacle-Is-The-Way/antibody_training_pipeline_ESM)
     sequences.py wheel WHEEL OUT        the reactions in the tests of the rxnmapper wheel: few, enough for a try
-    sequences.py split LINES FOLDER N   FOLDER/train.jsonl (all but the last N lines) and FOLDER/held-out.txt
+    sequences.py split LINES FOLDER V N FOLDER/held-out (the last N lines), validation (the V before them) and train (the
+                                        others), each as .jsonl and .txt
 
 The lists are not copied into this repository. A line is one sequence; in a .jsonl the prompt is [CLS] (of a reaction, with
 `--given`, everything up to >>) and the response the rest with [SEP].
@@ -46,7 +47,7 @@ def write(lines, out):
     print(f"{out}: {len(unique)} sequences")
 
 
-def split(path, folder, held_out, given):
+def split(path, folder, validation, held_out, given):
     lines = Path(path).read_text().split()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,10 +56,11 @@ def split(path, folder, held_out, given):
         prompt, response = ("", line) if not given else (line.split(">>")[0] + ">>", line.split(">>")[1])
         return json.dumps({"prompt": f"[CLS]{prompt}", "response": f"{response}[SEP]"}) + "\n"
 
-    (folder / "train.jsonl").write_text("".join(map(row, lines[:-held_out])))
-    (folder / "held-out.jsonl").write_text("".join(map(row, lines[-held_out:])))
-    (folder / "held-out.txt").write_text("".join(f"{line}\n" for line in lines[-held_out:]))
-    print(f"{folder}: {len(lines) - held_out} to train on, {held_out} held out")
+    first, second = len(lines) - held_out - validation, len(lines) - held_out
+    for name, part in ("train", lines[:first]), ("validation", lines[first:second]), ("held-out", lines[second:]):
+        (folder / f"{name}.jsonl").write_text("".join(map(row, part)))
+        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in part))
+    print(f"{folder}: {first} to train on, {validation} to choose with, {held_out} held out")
 
 
 if __name__ == "__main__":
@@ -69,7 +71,7 @@ if __name__ == "__main__":
             write(antibodies(path), out)
         case ["wheel", path, out]:
             write(wheel(path), out)
-        case ["split", path, folder, count]:
-            split(path, folder, int(count), "--given" in sys.argv)
+        case ["split", path, folder, validation, held_out]:
+            split(path, folder, int(validation), int(held_out), "--given" in sys.argv)
         case _:
             sys.exit(__doc__)
