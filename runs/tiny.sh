@@ -11,24 +11,26 @@ mkdir -p "$out"
 
 # The backbone; its assistant is the same weights, taught to read from left to right again.
 "$demask" pretrain --config configs/pretrain-tiny.toml --out "$out/run"
-mkdir -p "$out/tiny/assistant"
+mkdir -p "$out/tiny"
 cp "$out"/run/export/* "$out/tiny/"
 "$demask" pretrain --config configs/assistant-tiny.toml --from "$out/tiny" --tokenizer "$out/tiny" --out "$out/causal"
+# Only now: a checkpoint whose folder `assistant` is empty is refused.
+mkdir -p "$out/tiny/assistant"
 cp "$out"/causal/causal/{config.json,model.safetensors} "$out/tiny/assistant/"
 
 # The dependency predictor, then its stability head.
-"$demask" tv-cache generate --model "$out/tiny" --data task:all --limit 2000 --masks-per-response 3 --gamma 0.97 \
+"$demask" tv-cache generate --model "$out/tiny" --data task:all --limit 1500 --masks-per-response 2 --gamma 0.97 \
     --pad-to 24,32,48,64 --out "$out/cache"
 "$demask" tv-cache info "$out/cache"
 "$demask" train predictor --cache "$out/cache" --hidden-row i-1 --config configs/predictor-tiny.toml \
     --out "$out/predictor.safetensors"
-"$demask" train stability --model "$out/tiny" --predictor "$out/predictor.safetensors" --data task:all --limit 600 \
-    --rounds 2 --out "$out/heads.safetensors"
+"$demask" train stability --model "$out/tiny" --predictor "$out/predictor.safetensors" --data task:all --limit 300 \
+    --rounds 1 --out "$out/heads.safetensors"
 cp "$out/heads.safetensors" "$out/tiny/predictor.safetensors"
 
 "$demask" train scope --model "$out/tiny" --out "$out/tiny"
 
 # The default decoder, chosen on validation problems of all tasks.
-"$demask" sweep --model "$out/tiny" --grid configs/tiny-default.toml --split validation --tasks all --limit 60 --out "$out/choice"
+"$demask" sweep --model "$out/tiny" --grid configs/tiny-default.toml --split validation --tasks all --limit 40 --out "$out/choice"
 cat "$out/choice/chosen.txt"
 echo "$out/tiny is the checkpoint; generation_config.json names the strategy above and max_new_tokens 96"

@@ -184,8 +184,8 @@ class Model:
         recorded = dependency if trace else None
         if _is_batch(prompt):
             many = [_given(one, raw) for one in prompt]
-            own = list(streams or [])
-            if own and len(own) != len(many):
+            own = [] if streams is None else list(streams)
+            if streams is not None and len(own) != len(many):
                 raise UsageError(f"there are {len(own)} streams for {len(many)} prompts; give one for each")
             if not many:
                 return []

@@ -93,7 +93,6 @@ fn near(category: &Category) -> &'static [NounKind] {
         | "currency"
         | "precious stone"
         | "room" => &[Thing, Vehicle, Person],
-        "boat" | "aircraft" => &[Vehicle, Thing],
         _ => &[],
     }
 }

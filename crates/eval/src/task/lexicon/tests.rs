@@ -111,3 +111,21 @@ fn a_marked_pattern_is_for_fresh_wording_alone() {
     assert_eq!(drawn(Wording::Usual, &mut rng), HashSet::from(["a", "b"]));
     assert_eq!(drawn(Wording::Fresh, &mut rng), HashSet::from(["a", "b", "c"]));
 }
+
+#[test]
+fn everyday_words_are_many_different_and_never_fresh() {
+    let mut rng = Rng::new(9);
+    let mut seen = HashSet::new();
+    for _ in 0..400 {
+        let (words, _) = everyday(&mut rng, 40);
+        let names = other_names(&mut rng, 40);
+        for list in [words, names] {
+            assert_eq!(list.len(), 40);
+            assert_eq!(list.iter().collect::<HashSet<_>>().len(), 40, "{list:?}");
+            seen.extend(list);
+        }
+    }
+    assert!(seen.len() > 4000, "{} words", seen.len());
+    let fresh: HashSet<String> = fresh_names().chain(fresh_nouns()).map(str::to_lowercase).collect();
+    assert!(seen.iter().all(|word| !fresh.contains(&word.to_lowercase())));
+}
