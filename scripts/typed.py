@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Asks a model the prompts of tests/fixtures/typed and marks its answers.
 
-    scripts/typed.py [--list test|dev] [--demask PROGRAM] [--show] [-- ARGUMENTS OF demask generate]
+    scripts/typed.py [--list test|dev|wide] [--demask PROGRAM] [--show] [-- ARGUMENTS OF demask generate]
 
 Prints right/asked for each kind and in all; --show prints every wrong answer.
 """
@@ -19,7 +19,7 @@ sys.path.insert(0, str(TYPED))
 from check import passed  # noqa: E402
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--list", choices=["test", "dev"], default="test")
+parser.add_argument("--list", choices=["test", "dev", "wide"], default="test")
 parser.add_argument("--demask", default=str(ROOT / "target" / "release" / "demask"))
 parser.add_argument("--show", action="store_true")
 parser.add_argument("arguments", nargs="*", help="given to demask generate")

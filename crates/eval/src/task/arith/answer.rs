@@ -2,7 +2,7 @@
 //!
 //! A response draws one form of its equations, one pair of openers and one conclusion, and keeps them. `strict` accepts
 //! a text whose equations are all true, each taking up the result of the last, that uses every number of the story once,
-//! and keeps one wording to its conclusion.
+//! and keeps one wording to its conclusion. Where numbers have to be worked out first, equations take up any results, each once.
 
 use super::super::Rng;
 use super::story::{Op, Step, Story};
@@ -46,7 +46,7 @@ impl Story {
         // The plain form is what most people expect.
         let form = if rng.coin() { 0 } else { rng.below(FORMS.len()) };
         let openers = loop {
-            let openers = if self.steps.len() == 1 { [*rng.pick(&SINGLE); 2] } else { *rng.pick(&OPENERS) };
+            let openers = if self.equations() == 1 { [*rng.pick(&SINGLE); 2] } else { *rng.pick(&OPENERS) };
             // "We have 12 plus 7 is 19" has one verb too many.
             if form == 0 || openers[0] != "We have" {
                 break openers;
@@ -56,7 +56,7 @@ impl Story {
             rng.pick(&self.endings).clone()
         } else {
             // What is left of one number is no total.
-            let total = self.steps.len() > 1 || self.only_gains();
+            let total = self.equations() > 1 || self.only_gains();
             let plain: Vec<&str> =
                 CONCLUSIONS.into_iter().filter(|text| total || !text.contains("total")).collect();
             rng.pick(&plain).replace("{n}", &self.total().to_string())
@@ -65,27 +65,38 @@ impl Story {
     }
 
     fn worked(&self, form: usize, openers: [&str; 2]) -> String {
-        let words = FORMS[form];
         let mut text = String::new();
+        self.write(form, openers, &mut text);
+        text
+    }
+
+    /// Adds this chain's equations, those of a number within it before the step that takes it up.
+    fn write(&self, form: usize, openers: [&str; 2], text: &mut String) {
+        let words = FORMS[form];
         let mut total = self.first;
+        if let Some(story) = self.inner_at(0) {
+            story.write(form, openers, text);
+        }
         for (at, step) in self.steps.iter().enumerate() {
-            let opener = openers[usize::from(at > 0)];
+            if let Some(story) = self.inner_at(at + 1) {
+                story.write(form, openers, text);
+            }
+            let opener = openers[usize::from(!text.is_empty())];
             let after = step.op.apply(total, step.by).unwrap_or(total);
             if !opener.is_empty() {
-                text += opener;
+                *text += opener;
                 text.push(' ');
             }
-            text += &format!("{total} {} {} {} {after}. ", words[step.op as usize], step.by, words[4]);
+            *text += &format!("{total} {} {} {} {after}. ", words[step.op as usize], step.by, words[4]);
             total = after;
         }
-        text
     }
 
     /// Whether the whole text is a true working of this story in one wording.
     pub(super) fn is_worked_by(&self, text: &str) -> bool {
         let mut rest = text;
         let mut equations = Vec::new();
-        for _ in &self.steps {
+        for _ in 0..self.equations() {
             let Some((sentence, more)) = rest.split_once(". ") else { return false };
             let Some(equation) = equation(sentence) else { return false };
             equations.push(equation);
@@ -93,7 +104,27 @@ impl Story {
         }
         let plain = CONCLUSIONS.iter().map(|pattern| pattern.replace("{n}", &self.total().to_string()));
         let concluded = plain.chain(self.endings.iter().cloned()).any(|conclusion| conclusion == rest);
-        concluded && one_wording(&equations) && chained(&equations) && self.uses_its_numbers(&equations)
+        let follows = if self.inner.is_empty() {
+            chained(&equations) && self.uses_its_numbers(&equations)
+        } else {
+            self.is_gathered_by(&equations)
+        };
+        concluded && one_wording(&equations) && follows
+    }
+
+    /// Whether true equations use each number of the story and each result but the last once.
+    fn is_gathered_by(&self, equations: &[Equation<'_>]) -> bool {
+        let mut known = self.numbers();
+        let take = |number: i64, known: &mut Vec<i64>| {
+            known.iter().position(|k| *k == number).map(|at| known.swap_remove(at)).is_some()
+        };
+        let holds = equations.iter().all(|equation| {
+            let Equation { left, step, result, .. } = *equation;
+            let used = take(left, &mut known) && take(step.by, &mut known);
+            known.push(result);
+            used && step.op.apply(left, step.by) == Some(result)
+        });
+        holds && known == [self.total()]
     }
 
     /// Whether the equations use each number of the story once, in whatever order.
@@ -175,7 +206,26 @@ mod tests {
 
     fn story() -> Story {
         let steps = vec![Step::new(Op::Plus, 7), Step::new(Op::Minus, 5)];
-        Story { first: 12, steps, endings: vec!["In the end Tom has 14 pens.".into()] }
+        Story { endings: vec!["In the end Tom has 14 pens.".into()], ..Story::new(12, steps) }
+    }
+
+    #[test]
+    fn a_number_within_the_chain_is_worked_out_first() {
+        let oranges = Story::new(6, vec![Step::new(Op::Times, 7)]);
+        let story = Story { inner: vec![(1, oranges)], ..Story::new(50, vec![Step::new(Op::Minus, 42)]) };
+        assert_eq!((story.total(), story.key().as_str(), story.equations()), (8, "50-(6x7)", 2));
+        assert_eq!(story.worked(0, OPENERS[0]), "First 6 x 7 = 42. Then 50 - 42 = 8. ");
+        let right = "First 7 x 6 = 42. Then 50 - 42 = 8. The answer is 8.";
+        assert!(story.is_worked_by(right));
+        let wrong = [
+            "First 50 - 42 = 8. Then 6 x 7 = 42. The answer is 8.",
+            "First 6 x 7 = 42. Then 6 x 7 = 42. The answer is 8.",
+            "First 6 x 7 = 42. Then 42 - 34 = 8. The answer is 8.",
+            "First 6 x 7 = 41. Then 50 - 42 = 8. The answer is 8.",
+        ];
+        for text in wrong {
+            assert!(!story.is_worked_by(text), "{text}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Bare sums: "What is 12 + 7?", "30 minus 8", "add 5 and 9", "12+7=".
+//! Bare sums: "What is 12 + 7?", "30 minus 8", "add 5 and 9", "12+7=", "half of 18", "6 + 4 x 5".
 
 use super::super::lexicon::{capital, in_words};
 use super::story::{Op, Step, Story};
@@ -9,7 +9,12 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
     let total = story.total();
     story.endings = vec![format!("The result is {total}."), format!("It is {total}.")];
     let (a, step) = (story.first, story.steps[0]);
-    if story.steps.len() == 1 && teller.chance(35) {
+    if let Some(section) = multiple(story).filter(|_| teller.chance(50)) {
+        let pattern = teller.draw(section);
+        let a = teller.number(a);
+        return capital_mostly(teller, &pattern.replace("{a}", &a));
+    }
+    if story.equations() == 1 && teller.chance(35) {
         let section = match step.op {
             Op::Plus => "bare/two sums",
             Op::Minus => "bare/two differences",
@@ -20,16 +25,30 @@ pub(super) fn tell(teller: &mut Teller<'_>, story: &mut Story) -> String {
         let (a, b) = (teller.number(a), teller.number(step.by));
         return capital_mostly(teller, &pattern.replace("{a}", &a).replace("{b}", &b));
     }
-    if story.steps.len() > 1 && story.only_gains() && step.op == Op::Plus && teller.chance(30) {
+    let only_sums = story.steps.iter().all(|step| step.op == Op::Plus) && story.inner.is_empty();
+    if story.steps.len() > 1 && only_sums && teller.chance(30) {
         return several(teller, story);
     }
-    if story.steps.len() > 1 && teller.chance(15) {
+    if story.steps.len() > 1 && story.inner.is_empty() && teller.chance(15) {
         return instructions(teller, story);
     }
     let sum = expression(teller, story);
     let pattern = teller.draw("bare/asks");
     let pattern = if pattern.starts_with("add") && !story.only_gains() { "what is {e}?" } else { pattern };
     capital_mostly(teller, &pattern.replace("{e}", &sum))
+}
+
+/// Where twice, half and the like are said of a number.
+fn multiple(story: &Story) -> Option<&'static str> {
+    match story.steps[..] {
+        _ if !story.inner.is_empty() => None,
+        [Step { op: Op::Times, by: 2 }] => Some("bare/double"),
+        [Step { op: Op::Times, by: 3 }] => Some("bare/triple"),
+        [Step { op: Op::Over, by: 2 }] => Some("bare/half"),
+        [Step { op: Op::Over, by: 3 }] => Some("bare/third"),
+        [Step { op: Op::Over, by: 4 }] => Some("bare/quarter"),
+        _ => None,
+    }
 }
 
 /// The sum in signs, with and without spaces, or in words.
@@ -45,7 +64,7 @@ fn expression(teller: &mut Teller<'_>, story: &Story) -> String {
     let words = plus == " plus " && teller.chance(12);
     // Words would run into one another where signs have no spaces.
     let close = plus == "+";
-    let shown = |n: i64| match (words, close) {
+    let mut shown = |n: i64| match (words, close) {
         (true, _) => in_words(n),
         (_, true) => n.to_string(),
         _ => teller.number(n),
@@ -56,9 +75,26 @@ fn expression(teller: &mut Teller<'_>, story: &Story) -> String {
         Op::Times => times,
         Op::Over => over,
     };
-    let mut text = shown(story.first);
-    for step in &story.steps {
-        text += &format!("{}{}", sign(step.op), shown(step.by));
+    written(story, &mut shown, &sign)
+}
+
+/// The chain as it is typed: products before sums, parentheses where that is not meant.
+fn written(story: &Story, shown: &mut dyn FnMut(i64) -> String, sign: &dyn Fn(Op) -> &'static str) -> String {
+    let binds = |op: Op| matches!(op, Op::Times | Op::Over);
+    let mut number = |at: usize, n: i64, beside: Option<Op>| match story.inner_at(at) {
+        None => shown(n),
+        Some(inner) => {
+            let text = written(inner, shown, sign);
+            let clear = inner.steps.iter().all(|step| binds(step.op)) && !beside.is_some_and(binds);
+            if clear { text } else { format!("({text})") }
+        }
+    };
+    let mut text = number(0, story.first, story.steps.first().map(|step| step.op));
+    for (at, step) in story.steps.iter().enumerate() {
+        if binds(step.op) && at > 0 && !binds(story.steps[at - 1].op) {
+            text = format!("({text})");
+        }
+        text += &format!("{}{}", sign(step.op), number(at + 1, step.by, Some(step.op)));
     }
     text
 }

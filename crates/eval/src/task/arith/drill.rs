@@ -37,21 +37,21 @@ pub(super) fn draw(rng: &mut Rng, task: &str) -> Problem {
     }
 }
 
-/// A sum that is not held out.
+/// A sum that is not held out, or any product: one cannot be worked out, only known.
 fn train(rng: &mut Rng, task: &str) -> Story {
     loop {
-        let story = match rng.below(10) {
-            0..5 => Story::new(rng.between(1, MOST), vec![Step::new(Op::Plus, rng.between(1, MOST))]),
-            5..9 => {
+        let story = match rng.below(20) {
+            0..7 => Story::new(rng.between(1, MOST), vec![Step::new(Op::Plus, rng.between(1, MOST))]),
+            7..13 => {
                 let (a, b) = (rng.between(1, MOST), rng.between(1, MOST));
                 Story::new(a.max(b), vec![Step::new(Op::Minus, a.min(b))])
             }
-            _ => {
+            kind => {
                 let (a, b) = factors(rng);
-                match rng.below(3) {
-                    0 => Story::new(a * b, vec![Step::new(Op::Over, b)]),
-                    _ => Story::new(a, vec![Step::new(Op::Times, b)]),
-                }
+                return match kind {
+                    13..17 => Story::new(a, vec![Step::new(Op::Times, b)]),
+                    _ => Story::new(a * b, vec![Step::new(Op::Over, b)]),
+                };
             }
         };
         if Split::of(task, &story.key()) == Split::Train {

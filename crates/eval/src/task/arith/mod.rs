@@ -54,7 +54,7 @@ impl Task for Arith {
     }
 
     fn version(&self) -> u32 {
-        6
+        7
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -130,20 +130,58 @@ fn told_in_steps(rng: &mut Rng, wording: Wording) -> Told {
 
 fn told_bare(rng: &mut Rng, wording: Wording) -> Told {
     let count = *rng.pick(&[1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5]);
-    let mut story = match rng.below(10) {
-        0 => {
+    let known = rng.below(20);
+    let mut story = match known {
+        0..4 => {
             let (a, b) = story::factors(rng);
-            if rng.below(3) == 0 {
+            if rng.below(5) < 2 {
                 Story::new(a * b, vec![Step::new(Op::Over, b)])
             } else {
                 Story::new(a, vec![Step::new(Op::Times, b)])
             }
         }
-        1 if count > 1 => with_product(rng, count.min(3)),
+        4..6 if count > 1 => with_product(rng, count.min(3)),
+        6..8 => with_inner(rng),
         _ => story::chain(rng, count),
     };
     let prompt = bare::tell(&mut Teller::new(rng, wording), &mut story);
-    Told { kind: "arith/bare", prompt, key: story.key(), story }
+    // A product cannot be worked out, only known: it is the wording that is held out.
+    let key = if known < 4 { format!("{}:{prompt}", story.key()) } else { story.key() };
+    Told { kind: "arith/bare", prompt, key, story }
+}
+
+/// Products within sums, and sums within products: "6 + 4 x 5", "(7 - 2) x 3".
+fn with_inner(rng: &mut Rng) -> Story {
+    loop {
+        let (a, b) = story::factors(rng);
+        let product = if rng.below(4) == 0 {
+            Story::new(a * b, vec![Step::new(Op::Over, b)])
+        } else {
+            Story::new(a, vec![Step::new(Op::Times, b)])
+        };
+        let op = if rng.coin() { Op::Plus } else { Op::Minus };
+        let story = match rng.below(3) {
+            0 => {
+                let (c, d) = story::factors(rng);
+                let mut story = product;
+                story.steps.push(Step::new(op, c * d));
+                story.inner = vec![(2, Story::new(c, vec![Step::new(Op::Times, d)]))];
+                story
+            }
+            1 => {
+                let first = Story::new(story::start(rng), vec![Step::new(op, story::change(rng))]);
+                let by = Step::new(Op::Times, rng.between(2, 12));
+                Story::new(first.first, first.steps.into_iter().chain([by]).collect())
+            }
+            _ => {
+                let by = Step::new(op, product.total());
+                Story { inner: vec![(1, product)], ..Story::new(story::start(rng), vec![by]) }
+            }
+        };
+        if story.is_within(199) {
+            return story;
+        }
+    }
 }
 
 fn told_together(rng: &mut Rng, wording: Wording) -> Told {

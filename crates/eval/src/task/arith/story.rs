@@ -1,4 +1,5 @@
-//! The content of an `arith` problem: a chain of equations, each from the result of the last.
+//! The content of an `arith` problem: a chain of equations, each from the result of the last; a number of the chain may be
+//! the result of a chain of its own ("50 - (6 x 7)").
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +11,8 @@ const LARGEST_START: i64 = 99;
 const LARGEST_CHANGE: i64 = 60;
 /// The largest total on the way: the tokenizer has every number up to it as one token.
 const LARGEST_TOTAL: i64 = 199;
-/// The largest product.
-const LARGEST_PRODUCT: i64 = 99;
+/// The largest product of the tables, and of a number of two digits.
+const LARGEST_PRODUCTS: [i64; 2] = [120, 196];
 
 /// The content of an `arith` problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Story {
     pub steps: Vec<Step>,
     /// Conclusions that name who and what, beside those every story may have.
     pub endings: Vec<String>,
+    /// Numbers that have to be worked out first: 0 is the first number, `n` that of step `n`; their totals stand in the chain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<(usize, Self)>,
 }
 
 /// One step of a story.
@@ -78,7 +82,27 @@ impl Step {
 
 impl Story {
     pub(super) fn new(first: i64, steps: Vec<Step>) -> Self {
-        Self { first, steps, endings: Vec::new() }
+        Self { first, steps, endings: Vec::new(), inner: Vec::new() }
+    }
+
+    /// The chain that gives number `at`, where it has to be worked out.
+    pub(super) fn inner_at(&self, at: usize) -> Option<&Self> {
+        self.inner.iter().find(|(place, _)| *place == at).map(|(_, story)| story)
+    }
+
+    /// The numbers that are told, in the order of the chain.
+    pub(super) fn numbers(&self) -> Vec<i64> {
+        let chain = std::iter::once(self.first).chain(self.steps.iter().map(|step| step.by));
+        let told = chain.enumerate().map(|(at, number)| match self.inner_at(at) {
+            Some(story) => story.numbers(),
+            None => vec![number],
+        });
+        told.collect::<Vec<_>>().concat()
+    }
+
+    /// How many equations work it out.
+    pub(super) fn equations(&self) -> usize {
+        self.steps.len() + self.inner.iter().map(|(_, story)| story.equations()).sum::<usize>()
     }
 
     /// The answer.
@@ -89,8 +113,13 @@ impl Story {
 
     /// The chain of the problem, the same in every wording: "12+7-5".
     pub(super) fn key(&self) -> String {
-        let steps = self.steps.iter().map(|step| format!("{}{}", step.op.sign(), step.by));
-        std::iter::once(self.first.to_string()).chain(steps).collect()
+        let number = |at: usize, number: i64| match self.inner_at(at) {
+            Some(story) => format!("({})", story.key()),
+            None => number.to_string(),
+        };
+        let steps = self.steps.iter().enumerate();
+        let steps = steps.map(|(at, step)| format!("{}{}", step.op.sign(), number(at + 1, step.by)));
+        std::iter::once(number(0, self.first)).chain(steps).collect()
     }
 
     /// Whether every number is one a problem may have, and no total is negative or above `most`.
@@ -98,9 +127,10 @@ impl Story {
         let mut total = self.first;
         let steps = self.steps.iter().all(|step| {
             total = step.op.apply(total, step.by).unwrap_or(-1);
-            (1..=LARGEST_START).contains(&step.by) && (0..=most).contains(&total)
+            (0..=most).contains(&total)
         });
-        (1..=LARGEST_START).contains(&self.first) && steps
+        let inner = self.inner.iter().all(|(_, story)| story.total() > 0 && story.is_within(most));
+        steps && inner && self.numbers().iter().all(|number| (1..=most).contains(number))
     }
 
     /// Whether the last step takes something away.
@@ -147,12 +177,16 @@ pub(super) fn chain(rng: &mut Rng, count: usize) -> Story {
     Story::new(first, steps(rng, first, count))
 }
 
-/// Two factors with a small product.
+/// Two factors: of the tables, or one of them of two digits.
 pub(super) fn factors(rng: &mut Rng) -> (i64, i64) {
+    let wide = usize::from(rng.below(5) < 2);
     loop {
-        let (groups, each) = (rng.between(2, 12), rng.between(2, 12));
-        if groups * each <= LARGEST_PRODUCT {
-            return (groups, each);
+        let (mut a, mut b) = (rng.between(2, [12, 60][wide]), rng.between(2, 12));
+        if rng.below(4) == 0 {
+            (a, b) = (b, a);
+        }
+        if a * b <= LARGEST_PRODUCTS[wide] {
+            return (a, b);
         }
     }
 }

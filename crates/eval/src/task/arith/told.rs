@@ -1,7 +1,7 @@
 //! Problems told whole: `told.txt` has a problem a line, `EXPRESSION || TEXT`, in the words of one who typed it.
 //!
-//! The expression is worked out from left to right: slots `A` to `G` or literal numbers with `+`, `-`, `*` and `/`; conditions
-//! such as `A<13` or `B>A` may follow it after commas. The text names its numbers by their slots, a hero (`{S}`, `{s}`,
+//! The expression is worked out from left to right: slots `A` to `G`, literal numbers or another expression in parentheses
+//! with `+`, `-`, `*` and `/`; conditions such as `A<13` or `B>A` may follow it after commas. The text names its numbers by their slots, a hero (`{S}`, `{s}`,
 //! `{Sub}`, `{obj}`, `{poss}`), others (`{x}`, `{y}`), things (`{many}`, `{one}`, `{kinds}`), `{people}` and `{animals}`;
 //! `{s has/have}` agrees with the hero's pronoun, and `{Z}` is a number that nothing is done with.
 //!
@@ -17,8 +17,9 @@ use super::teller::Teller;
 
 /// The greatest number on the way.
 const MOST: i64 = 199;
-/// The greatest factor.
+/// The greatest factor or divisor, and the greatest number that is multiplied, now and then.
 const FACTOR: i64 = 12;
+const MULTIPLIED: i64 = 60;
 /// Draws of numbers before another line is tried.
 const TRIES: usize = 400;
 
@@ -29,18 +30,25 @@ static LINES: LazyLock<Vec<Line>> = LazyLock::new(|| {
 });
 
 /// A number of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Operand {
     Slot(char),
     Literal(i64),
+    Inner(Expression),
+}
+
+/// What is worked out, from left to right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Expression {
+    first: Box<Operand>,
+    steps: Vec<(Op, Operand)>,
 }
 
 /// One problem of the file.
 #[derive(Debug)]
 struct Line {
     fresh: bool,
-    first: Operand,
-    steps: Vec<(Op, Operand)>,
+    expression: Expression,
     /// Left, whether it must be the smaller, right.
     conditions: Vec<(Operand, bool, Operand)>,
     text: &'static str,
@@ -72,10 +80,84 @@ impl Operand {
         }
     }
 
-    fn value(self, numbers: &BTreeMap<char, i64>) -> i64 {
+    fn value(&self, numbers: &BTreeMap<char, i64>) -> i64 {
         match self {
-            Self::Literal(number) => number,
-            Self::Slot(slot) => numbers.get(&slot).copied().unwrap_or(0),
+            Self::Literal(number) => *number,
+            Self::Slot(slot) => numbers.get(slot).copied().unwrap_or(0),
+            Self::Inner(expression) => expression.story(numbers).total(),
+        }
+    }
+}
+
+impl Expression {
+    /// Reads up to the end or a closing parenthesis; what is left comes beside it.
+    fn read<'a>(mut words: &'a [&'a str]) -> Option<(Self, &'a [&'a str])> {
+        let operand = |words: &'a [&'a str]| -> Option<(Operand, &'a [&'a str])> {
+            let (word, rest) = words.split_first()?;
+            if *word != "(" {
+                return Some((Operand::read(word)?, rest));
+            }
+            let (inner, rest) = Self::read(rest)?;
+            Some((Operand::Inner(inner), rest.strip_prefix(&[")"])?))
+        };
+        let (first, rest) = operand(words)?;
+        words = rest;
+        let mut steps = Vec::new();
+        while let Some((sign, rest)) = words.split_first().filter(|(sign, _)| **sign != ")") {
+            let op = match *sign {
+                "+" => Op::Plus,
+                "-" => Op::Minus,
+                "*" => Op::Times,
+                "/" => Op::Over,
+                _ => return None,
+            };
+            let (by, rest) = operand(rest)?;
+            steps.push((op, by));
+            words = rest;
+        }
+        (!steps.is_empty()).then_some((Self { first: Box::new(first), steps }, words))
+    }
+
+    /// The chain with these numbers; a step that has no result is left to [`Story::is_within`].
+    fn story(&self, numbers: &BTreeMap<char, i64>) -> Story {
+        let operands = std::iter::once(&*self.first).chain(self.steps.iter().map(|(_, by)| by));
+        let inner = operands.enumerate().filter_map(|(at, operand)| match operand {
+            Operand::Inner(expression) => Some((at, expression.story(numbers))),
+            _ => None,
+        });
+        let steps = self.steps.iter().map(|(op, by)| Step::new(*op, by.value(numbers)));
+        Story { inner: inner.collect(), ..Story::new(self.first.value(numbers), steps.collect()) }
+    }
+
+    /// Gives every slot a number that suits its place.
+    fn draw(&self, teller: &mut Teller<'_>, numbers: &mut BTreeMap<char, i64>) {
+        let operands = std::iter::once(&*self.first).chain(self.steps.iter().map(|(_, by)| by));
+        let op = |at: usize| self.steps.get(at).map(|(op, _)| *op);
+        for (at, operand) in operands.enumerate() {
+            let slot = match operand {
+                Operand::Literal(_) => continue,
+                Operand::Inner(expression) => {
+                    expression.draw(teller, numbers);
+                    continue;
+                }
+                Operand::Slot(slot) => *slot,
+            };
+            let factor = at > 0 && matches!(op(at - 1), Some(Op::Times | Op::Over));
+            let multiplied = at == 0 && op(0) == Some(Op::Times);
+            if numbers.contains_key(&slot) && !factor && !multiplied {
+                continue;
+            }
+            let drawn = match at {
+                _ if factor => teller.rng.between(2, FACTOR),
+                0 if multiplied => {
+                    let most = if teller.rng.below(3) == 0 { MULTIPLIED } else { FACTOR };
+                    teller.rng.between(2, most)
+                }
+                0 | 1 => start(teller.rng),
+                // Changes are small, or few chains would stay within bounds.
+                _ => change(teller.rng).max(2),
+            };
+            numbers.insert(slot, drawn);
         }
     }
 }
@@ -85,55 +167,24 @@ impl Line {
         let (head, text) = line.split_once("||")?;
         let fresh = head.starts_with('*');
         let mut parts = head.trim_start_matches('*').split(',');
-        let mut words = parts.next()?.split_whitespace();
-        let first = Operand::read(words.next()?)?;
-        let mut steps = Vec::new();
-        while let Some(sign) = words.next() {
-            let op = match sign {
-                "+" => Op::Plus,
-                "-" => Op::Minus,
-                "*" => Op::Times,
-                "/" => Op::Over,
-                _ => return None,
-            };
-            steps.push((op, Operand::read(words.next()?)?));
-        }
+        let spaced = parts.next()?.replace('(', " ( ").replace(')', " ) ");
+        let words: Vec<&str> = spaced.split_whitespace().collect();
+        let (expression, rest) = Expression::read(&words)?;
         let condition = |part: &str| {
             let (at, smaller) =
                 part.find('<').map(|at| (at, true)).or(part.find('>').map(|at| (at, false)))?;
             Some((Operand::read(&part[..at])?, smaller, Operand::read(&part[at + 1..])?))
         };
         let conditions = parts.map(condition).collect::<Option<_>>()?;
-        (!steps.is_empty()).then_some(Self { fresh, first, steps, conditions, text: text.trim() })
+        rest.is_empty().then_some(Self { fresh, expression, conditions, text: text.trim() })
     }
 
     /// Numbers that suit the expression, if any are found.
     fn story(&self, teller: &mut Teller<'_>) -> Option<(Story, BTreeMap<char, i64>)> {
-        let operands: Vec<Operand> =
-            std::iter::once(self.first).chain(self.steps.iter().map(|(_, by)| *by)).collect();
-        let factor = |at: usize| {
-            let small =
-                |at: usize| self.steps.get(at).is_some_and(|(op, _)| matches!(op, Op::Times | Op::Over));
-            let times = self.steps.first().is_some_and(|(op, _)| *op == Op::Times);
-            (at > 0 && small(at - 1)) || (at == 0 && times)
-        };
         for _ in 0..TRIES {
             let mut numbers = BTreeMap::from([('Z', teller.rng.between(2, 30))]);
-            for (at, operand) in operands.iter().enumerate() {
-                let Operand::Slot(slot) = *operand else { continue };
-                let known = numbers.contains_key(&slot);
-                if !known || factor(at) {
-                    let drawn = match at {
-                        _ if factor(at) => teller.rng.between(2, FACTOR),
-                        0 | 1 => start(teller.rng),
-                        // Changes are small, or few chains would stay within bounds.
-                        _ => change(teller.rng).max(2),
-                    };
-                    numbers.insert(slot, drawn);
-                }
-            }
-            let steps = self.steps.iter().map(|(op, by)| Step::new(*op, by.value(&numbers)));
-            let story = Story::new(self.first.value(&numbers), steps.collect());
+            self.expression.draw(teller, &mut numbers);
+            let story = self.expression.story(&numbers);
             let holds = |(left, smaller, right): &(Operand, bool, Operand)| {
                 let (left, right) = (left.value(&numbers), right.value(&numbers));
                 if *smaller { left < right } else { left > right }
@@ -218,13 +269,29 @@ mod tests {
     #[test]
     fn a_line_says_what_is_worked_out() {
         let line = Line::read("A - B * 2, A>60 || {S} had {A}. {Sub has/have} {B} left.").expect("a line");
-        assert_eq!(line.steps, [(Op::Minus, Operand::Slot('B')), (Op::Times, Operand::Literal(2))]);
+        let steps = [(Op::Minus, Operand::Slot('B')), (Op::Times, Operand::Literal(2))];
+        assert_eq!(line.expression.steps, steps);
         let mut rng = Rng::new(2);
         for _ in 0..100 {
             let (story, numbers) = line.story(&mut Teller::new(&mut rng, Wording::Usual)).expect("numbers");
             assert_eq!(story.total(), (numbers[&'A'] - numbers[&'B']) * 2);
             assert!(numbers[&'A'] > 60);
         }
-        assert!(Line::read("A % B || no").is_none() && Line::read("A || no").is_none());
+        for wrong in ["A % B || no", "A || no", "A - (B || no", "A - B) || no", "A - (B) || no"] {
+            assert!(Line::read(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parentheses_are_worked_out_first() {
+        let line = Line::read("A * B - (C * 3), A<9 || {S}: {A}, {B}, {C}.").expect("a line");
+        let mut rng = Rng::new(3);
+        for _ in 0..100 {
+            let (story, numbers) = line.story(&mut Teller::new(&mut rng, Wording::Usual)).expect("numbers");
+            let [a, b, c] = ['A', 'B', 'C'].map(|slot| numbers[&slot]);
+            assert_eq!(story.total(), a * b - c * 3);
+            assert_eq!((story.numbers(), story.equations()), (vec![a, b, c, 3], 3));
+            assert_eq!(story.key(), format!("{a}x{b}-({c}x3)"));
+        }
     }
 }

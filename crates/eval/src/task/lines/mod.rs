@@ -70,7 +70,7 @@ impl Task for Lines {
     }
 
     fn version(&self) -> u32 {
-        7
+        8
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -95,20 +95,39 @@ impl Task for Lines {
         let found = queue.read(response);
         let correct = queue.accepts(&found);
         let list = found.join(", ");
-        let strict =
-            correct && queue.wordings.iter().any(|wording| fill(wording, &[("l", &list)]) == response.trim());
+        let worded = |wording: &String| fill(wording, &[("l", &list)]) == response.trim();
+        let in_lines = found.len() > 1 && found.join("\n") == response.trim();
+        let strict = correct && (in_lines || queue.wordings.iter().any(worded));
         Score { correct, strict: Some(strict), extracted: Some(list) }
     }
 }
 
-/// A problem with one of its answers; the plain list is the commonest.
+/// A problem with one of its answers. Items of letters mostly follow a lead and a space, as they do in most prompts: a word
+/// with a space before it and the same without one are different tokens. A list that was typed in lines is answered in lines.
 fn problem(rng: &mut Rng, prompt: String, kind: &str, key: String, queue: Queue) -> Problem {
-    let wording = if rng.below(3) == 0 { &queue.wordings[0] } else { rng.pick(&queue.wordings) };
+    let lettered = queue.expected.iter().any(|item| item.len() > 2);
+    let opens = |wording: &&String| wording.starts_with("{l}");
+    let wording = if lettered && rng.below(8) > 0 {
+        let led: Vec<&String> = queue.wordings.iter().filter(|wording| !opens(wording)).collect();
+        led.get(rng.below(led.len().max(1))).copied().unwrap_or(&queue.wordings[0])
+    } else if rng.below(3) == 0 {
+        &queue.wordings[0]
+    } else {
+        rng.pick(&queue.wordings)
+    };
+    let in_lines = queue.given.len() > 1
+        && matches!(queue.wanted, Wanted::Order | Wanted::Shuffle)
+        && queue.given.iter().all(|item| prompt.contains(&format!("\n{item}")));
+    let response = if in_lines {
+        queue.expected.join("\n")
+    } else {
+        fill(wording, &[("l", &queue.expected.join(", "))])
+    };
     Problem {
         task: Lines.name().into(),
         kind: kind.into(),
         prompt,
-        response: fill(wording, &[("l", &queue.expected.join(", "))]),
+        response,
         key,
         facts: Facts::Lines(queue),
     }

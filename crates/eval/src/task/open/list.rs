@@ -163,7 +163,12 @@ impl Family for List {
     fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
         let ordered = self.limit == Limit::Sorted || in_order(rng);
         let mut chosen = match &self.limit {
-            Limit::Given(words) => return rng.sample(words, words.len()),
+            Limit::Given(given) => loop {
+                let mixed = rng.sample(given, given.len());
+                if mixed != *given {
+                    return mixed;
+                }
+            },
             Limit::Without(_) | Limit::Initial(_) => {
                 let mut chosen: Vec<String> = Vec::new();
                 while chosen.len() < self.count {
@@ -193,7 +198,12 @@ impl Family for List {
     fn read(&self, _response: &str, parts: &[&str]) -> Option<String> {
         let words = read::every(parts, self.count, |part| self.belongs(part).then(|| part.to_string()))?;
         let lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
-        let ordered = self.limit != Limit::Sorted || lower.is_sorted();
+        let ordered = match &self.limit {
+            Limit::Sorted => lower.is_sorted(),
+            // As it was given it is not shuffled.
+            Limit::Given(given) => words != *given,
+            _ => true,
+        };
         (ordered && read::distinct(&words)).then(|| words.join(", "))
     }
 }
