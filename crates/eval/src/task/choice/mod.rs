@@ -53,7 +53,7 @@ impl Task for Choice {
     }
 
     fn version(&self) -> u32 {
-        7
+        8
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -40,6 +40,12 @@ const FIELDS: [&[&str]; 13] = [
     &["id", "name", "email", "price", "quantity", "total"],
 ];
 
+/// What a field of words may be called besides `item`, and one of numbers besides `age`.
+const WORDS: [&str; 10] =
+    ["product", "title", "article", "book", "toy", "gift", "food", "tool", "label", "thing"];
+const NUMBERS: [&str; 10] =
+    ["score", "points", "stock", "pages", "level", "count", "amount", "weight", "size", "floor"];
+
 const DOMAINS: [&str; 14] = [
     "mail.com",
     "mail.org",
@@ -112,11 +118,14 @@ impl Records {
             let name = text("name")?;
             right &= name.starts_with(char::is_uppercase) && name.chars().all(char::is_alphabetic);
         }
-        if self.has("age") {
-            right &= (0..=120).contains(&number("age")?);
-        }
-        if self.has("item") {
-            right &= !text("item")?.is_empty();
+        for field in &self.fields {
+            match field.as_str() {
+                "age" => right &= (0..=120).contains(&number(field)?),
+                "item" => right &= !text(field)?.is_empty(),
+                other if WORDS.contains(&other) => right &= !text(field)?.is_empty(),
+                other if NUMBERS.contains(&other) => right &= number(field)? >= 0,
+                _ => {}
+            }
         }
         if self.has("price") {
             right &= number("price")? >= 0;
@@ -135,7 +144,20 @@ impl Records {
 
 impl Family for Records {
     fn draw(rng: &mut Rng, wording: Wording) -> (Self, String) {
-        let fields: Vec<String> = rng.pick(&FIELDS).iter().map(|field| field.to_string()).collect();
+        let mut fields: Vec<String> = rng.pick(&FIELDS).iter().map(|field| field.to_string()).collect();
+        for field in &mut fields {
+            let others = match field.as_str() {
+                "item" => &WORDS,
+                "age" => &NUMBERS,
+                _ => continue,
+            };
+            if rng.coin() {
+                *field = (*rng.pick(others)).to_string();
+            }
+        }
+        if rng.below(5) == 0 {
+            fields = rng.sample(&fields, fields.len());
+        }
         let has = |field: &str| fields.iter().any(|known| known == field);
         let first = (has("id") && rng.coin()).then(|| if rng.below(3) == 0 { 1 } else { rng.between(1, 95) });
         let domain = (has("email") && rng.coin()).then(|| (*rng.pick(&DOMAINS)).to_string());
@@ -207,6 +229,8 @@ impl Family for Records {
             let age = rng.between(18, 80);
             let field = |field: &String| {
                 let value = match field.as_str() {
+                    other if WORDS.contains(&other) => format!("\"{item}\""),
+                    other if NUMBERS.contains(&other) => age.to_string(),
                     "id" => (first + self.step * at as i64).to_string(),
                     "age" => age.to_string(),
                     "item" => format!("\"{item}\""),
