@@ -156,7 +156,7 @@ fn asked(kind: &str, task: &Workload) -> String {
 }
 
 fn report(engines: &[Engine], measured: &[Measured], whole: usize, asked: String) -> Report {
-    let mut report = Report::new("compare", &COLUMNS);
+    let mut report = Report::new("answers", &COLUMNS);
     for one in measured {
         let spread = |of: fn(&Cost) -> f64| Spread::of(one.costs.iter().map(of));
         let first = measured.iter().find(|m| m.layers == one.layers && m.engine == 0);
