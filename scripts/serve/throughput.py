@@ -25,6 +25,7 @@ def arguments():
     parser.add_argument("--prompts", type=numbers, default=[32, 64, 128, 256], help="tokens of the prompts, in turn")
     parser.add_argument("--responses", type=numbers, default=[32, 64], help="tokens of the responses, in turn")
     parser.add_argument("--shared", type=int, default=0, help="tokens that all prompts of a round begin with")
+    parser.add_argument("--ids", type=numbers, default=[1000, 91_000], help="token ids that prompts are made of: first, last")
     parser.add_argument("--strategy", default="entropy:k=4")
     parser.add_argument("--rounds", type=int, default=3)
     return parser.parse_args()
@@ -32,7 +33,8 @@ def arguments():
 
 def bodies(args, turn):
     """The requests of one turn: token ids that no other turn has, so that nothing is kept from before."""
-    word = lambda place: 1000 + place * 7919 % 90_000
+    first, last = args.ids
+    word = lambda place: first + place * 7919 % (last - first)
     made = []
     for index in range(args.requests):
         own = args.prompts[index % len(args.prompts)]
