@@ -147,7 +147,8 @@ fn whole_answers_are_compared() {
     );
     // What was measured is kept, and not measured again.
     let log = folder.path("log");
-    let once = [&["compare"][..], &args[..], &["--layers", "1", "--block-length", "4", "--log", &log]].concat();
+    let kept = ["--layers", "1", "--block-length", "4", "--log", &log];
+    let once = [&["compare"][..], &args[..], &kept[..]].concat();
     let first = rows(&once);
     std::fs::remove_file(&heard).unwrap();
     assert_eq!(first, rows(&once));
