@@ -24,7 +24,9 @@ fn random(n: usize, k: usize, group: usize, seed: u64) -> (QuantizedWeights<'sta
     let (panels, groups) = (n.div_ceil(16), k.div_ceil(group));
     let panel = len.checked_div(panels).unwrap_or(0);
     let (mut q, mut factors) = (vec![0_i8; n * k], random(len, seed ^ 5).cycle());
-    for at in (0..panels).flat_map(|p| (0..panel / 64).filter(|b| b % 17 == 0).map(move |b| p * panel + b * 64)) {
+    for at in
+        (0..panels).flat_map(|p| (0..panel / 64).filter(|b| b % 17 == 0).map(move |b| p * panel + b * 64))
+    {
         for byte in &mut packed[at..at + 64] {
             let random = factors.next().unwrap_or(0);
             *byte = 1 + random % 15 | (7 + random / 128) << 4;

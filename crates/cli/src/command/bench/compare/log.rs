@@ -54,7 +54,8 @@ impl Log {
     pub(super) fn open(flags: &Flags, asked: String) -> Result<Self> {
         let mut known = Vec::new();
         if let Some(path) = flags.log.as_deref().filter(|path| path.exists()) {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
             for line in text.lines() {
                 let entry: Entry = serde_json::from_str(line)
                     .with_context(|| format!("{} has a line that is no measured answer", path.display()))?;
@@ -63,7 +64,8 @@ impl Log {
         } else if flags.from_log {
             usage!("--from-log: there is no such file yet");
         }
-        let until = flags.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * u64::from(minutes)));
+        let until =
+            flags.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * u64::from(minutes)));
         Ok(Self { path: flags.log.clone(), asked, known, until, closed: flags.from_log })
     }
 
@@ -79,7 +81,8 @@ impl Log {
         (layers, engine, round): (usize, &str, u16),
         measure: impl FnOnce() -> Result<Cost>,
     ) -> Result<Option<Cost>> {
-        let same = |entry: &&Entry| (entry.layers, entry.engine.as_str(), entry.round) == (layers, engine, round);
+        let same =
+            |entry: &&Entry| (entry.layers, entry.engine.as_str(), entry.round) == (layers, engine, round);
         if let Some(known) = self.known.iter().find(same) {
             return Ok(Some(known.cost));
         }
@@ -121,7 +124,10 @@ mod tests {
         assert!(closed.cost((1, "a", 0), || panic!("not again")).unwrap().is_some());
         assert!(closed.cost((1, "a", 1), || panic!("nothing is run")).unwrap().is_none());
         let mut other = Log::open(&flags(true), "that".into()).unwrap();
-        assert!(other.cost((1, "a", 0), || panic!("nothing is run")).unwrap().is_none(), "asked something else");
+        assert!(
+            other.cost((1, "a", 0), || panic!("nothing is run")).unwrap().is_none(),
+            "asked something else"
+        );
         let mut over = Log::open(&Flags { minutes: Some(0), ..flags(false) }, "this".into()).unwrap();
         std::thread::sleep(Duration::from_millis(5));
         assert!(over.cost((2, "a", 0), || panic!("too late")).unwrap_err().to_string().contains("go on"));
