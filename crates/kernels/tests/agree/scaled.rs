@@ -29,7 +29,7 @@ fn random(n: usize, k: usize, group: usize, seed: u64) -> (QuantizedWeights<'sta
     {
         for byte in &mut packed[at..at + 64] {
             let random = factors.next().unwrap_or(0);
-            *byte = 1 + random % 15 | (7 + random / 128) << 4;
+            *byte = (1 + random % 15) | ((7 + random / 128) << 4);
         }
     }
     let scales: Vec<f16> = noise(panels * groups * 16, seed ^ 1).into_iter().map(f16::from_f32).collect();
