@@ -131,7 +131,7 @@ fn whole_answers_are_compared() {
     let more = ["--layers", "1,2", "--block-length", "4", "--tokens-per-pass", "2"];
     let found = rows(&[&["compare"][..], &args[..], &more[..]].concat());
     assert_eq!(found.len(), 2 * 4, "two depths of four engines");
-    let asked = std::fs::read_to_string(heard).unwrap();
+    let asked = std::fs::read_to_string(&heard).unwrap();
     assert!(asked.contains("-p abcdefghijkl -ub 20 ") && asked.contains("--diffusion-steps 2"), "{asked}");
     let (theirs, plain, cached) = (&found[0], &found[1], &found[2]);
     assert_eq!(
@@ -145,6 +145,14 @@ fn whole_answers_are_compared() {
         cached["s of the process"]["median"].as_f64().unwrap() > 0.0
             && cached["peak GB"].as_f64().unwrap() > 0.0
     );
+    // What was measured is kept, and not measured again.
+    let log = folder.path("log");
+    let kept = ["--layers", "1", "--block-length", "4", "--log", &log];
+    let once = [&["compare"][..], &args[..], &kept[..]].concat();
+    let first = rows(&once);
+    std::fs::remove_file(&heard).unwrap();
+    assert_eq!(first, rows(&once));
+    assert!(!std::path::Path::new(&heard).exists(), "everything was known");
     let wrong = demask(&["bench", "compare", "--config", &config, "-n", "7", "--steps", "2"]);
     assert!(wrong.code == 2 && wrong.err.contains("must divide"), "{}", wrong.err);
 }

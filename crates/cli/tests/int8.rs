@@ -42,7 +42,7 @@ fn four_bits_as_a_user_runs_them() {
     let to = folder.path("q4");
     let made = demask(&["quantize", &fixture(), &to, "--dtype", "q4"]);
     assert_eq!(made.code, 0, "{}", made.err);
-    assert!(made.out.contains("q4 in groups of 32"), "{}", made.out);
+    assert!(made.out.contains("q4 in groups of 128"), "{}", made.out);
     let stored = tokens(&["--model", &to, "--threads", "1"]);
     assert_eq!(stored, tokens(&["--model", &fixture(), "--dtype", "q4", "--threads", "2"]));
 }

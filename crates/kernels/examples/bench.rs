@@ -166,10 +166,16 @@ fn few(m: usize, k: usize, n: usize, [int8, four, memory]: [f64; 3]) {
     let bytes = QuantizedWeights::quantize(Weights::F32(&w), n, k, 128).expect("a valid group");
     let nibbles =
         |group| QuantizedWeights::quantize_four(Weights::F32(&w), n, k, group, None).expect("a valid group");
-    let all = [("int8 128", bytes, int8), ("q4 32", nibbles(32), four), ("q4 128", nibbles(128), four)];
+    let scaled = QuantizedWeights::quantize_scaled(Weights::F32(&w), n, k, 128, None).expect("a valid group");
+    let all = [
+        ("int8 128", bytes, int8),
+        ("q4 32", nibbles(32), four),
+        ("q4 128", nibbles(128), four),
+        ("q4 factors", scaled, int8),
+    ];
     let mut y = vec![0.0; m * n];
     let operations = 2.0 * (m * k * n) as f64;
-    let mut times: [Vec<f64>; 3] = Default::default();
+    let mut times: [Vec<f64>; 4] = Default::default();
     for _ in 0..((5e10 / operations) as usize).clamp(5, 60) {
         for (times, (_, w, _)) in times.iter_mut().zip(&all) {
             times.push(cpu_time(|| gemm_quantized(&x, m, w, None, &mut y)));

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::arch::generic::Generic;
-use crate::arch::{Evaluate, Nibbles, Op, Simd, WithDot};
+use crate::arch::{Evaluate, Nibbles, Op, Scaled, Simd, WithDot};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{
     Maddubs,
@@ -168,6 +168,19 @@ impl Level {
             Bytes::AvxVnni(dot) => op.with(Nibbles(dot)),
             #[cfg(target_arch = "x86_64")]
             Bytes::Avx512Vnni(dot) => op.with(Nibbles(dot)),
+        }
+    }
+
+    /// Tells `op` the products with weights of four bits and factors.
+    pub(crate) fn with_scaled<O: WithDot>(self, op: O) -> O::Out {
+        match self.bytes {
+            Bytes::Generic(dot) => op.with(Scaled(dot)),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx2(dot) => op.with(Scaled(dot)),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::AvxVnni(dot) => op.with(Scaled(dot)),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx512Vnni(dot) => op.with(Scaled(dot)),
         }
     }
 }

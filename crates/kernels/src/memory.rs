@@ -89,6 +89,30 @@ fn cut_ends() {
     });
 }
 
+/// `len` times `value`, on large pages where the system has them for those who ask: weights are read from end to end, and
+/// with pages of 4 KiB looking up where they are is what reading them waits for.
+pub(crate) fn filled<T: Copy>(value: T, len: usize) -> Vec<T> {
+    let mut all = Vec::with_capacity(len);
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    large_pages(all.as_mut_ptr(), len);
+    all.resize(len, value);
+    all
+}
+
+/// Asks for large pages where `len` numbers will be; nothing is in them yet.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn large_pages<T>(start: *mut T, len: usize) {
+    /// Size of a large page, and of the usual ones at most.
+    const LARGE: usize = 2 << 20;
+    let (from, to) = (start.addr().next_multiple_of(LARGE), start.addr() + len * size_of::<T>());
+    if to > from + LARGE {
+        let inside = start.cast::<u8>().wrapping_add(from - start.addr());
+        // SAFETY: the range lies within an allocation of this program; the advice changes no contents, and where it is not
+        // taken only time is lost.
+        unsafe { libc::madvise(inside.cast(), to - from, libc::MADV_HUGEPAGE) };
+    }
+}
+
 /// A row-major matrix that several threads write, each its own tiles.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid<'a> {

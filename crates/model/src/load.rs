@@ -72,7 +72,7 @@ impl Precision {
             Self::Int8 { group } => Some(Packing { bits: Bits::Eight, group }),
             // The last map decides the token, and is a fourteenth of a large model.
             Self::Q4 { .. } if which.layer.is_none() => Some(Packing::INT8),
-            Self::Q4 { group } => Some(Packing { bits: Bits::Four, group }),
+            Self::Q4 { group } => Some(Packing::four(group)),
         }
     }
 }

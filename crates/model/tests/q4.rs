@@ -65,13 +65,13 @@ fn only_maps_of_blocks_have_four_bits() {
     quantize::folder(&fixture("dream-toy"), &to, &settings, &mut |_| ()).unwrap();
     let (spec, store) = (Spec::from_folder(&to).unwrap(), Store::open(&to).unwrap());
     let key = |packing: Packing| store.metadata().get(packing.group_key()).cloned();
-    assert_eq!((key(Packing::Q4), key(Packing::INT8)), (Some("32".into()), Some("128".into())));
+    assert_eq!((key(Packing::Q4), key(Packing::INT8)), (Some("128".into()), Some("128".into())));
     for parameter in arch::parameters(&spec).unwrap().iter().filter(|p| p.quantises()) {
         let scales = store.tensor(&format!("{}.weight_scale", parameter.name)).unwrap();
         let expected = if parameter.layer.is_some() { Dtype::F16 } else { Dtype::F32 };
         assert_eq!(scales.dtype(), expected, "{}", parameter.name);
         let packing = Precision::Q4.packing(parameter).unwrap();
-        assert_eq!(packing.bits == Bits::Four, parameter.layer.is_some());
+        assert_eq!(packing.bits == Bits::FourScaled, parameter.layer.is_some());
     }
     let refused = QuantizeSettings { precision: Precision::Float(Dtype::Bf16), max_shard_bytes: 1 << 30 };
     let error = quantize::folder(&fixture("dream-toy"), &folder.path().join("x"), &refused, &mut |_| ());

@@ -23,7 +23,7 @@ pub struct Args {
     /// Bits of a weight
     #[arg(long, value_enum, default_value_t = Bits::Int8)]
     pub dtype: Bits,
-    /// Weights of a row that share a scale [default: 128 of int8, 32 of q4]
+    /// Weights of a row that share a scale [default: 128; q4 in multiples of 128 has a factor for every 32]
     #[arg(long, value_name = "N")]
     pub group: Option<usize>,
     /// With q4: let the model read texts first (task:NAME, a file or folder) and round for what its maps are given

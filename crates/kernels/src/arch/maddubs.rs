@@ -8,7 +8,9 @@ use core::arch::x86_64::*;
 use super::avx2::Avx2;
 use super::dot::offset_start;
 use super::nibbles::{self, BLOCK, OFFSET, Unpack};
+use super::scaled::{self, Multiply, Rescale};
 use super::{Ahead, COLS, DEPTH, Dot, DotOp, MOST_VECTORS, madd};
+use crate::memory::Scratch;
 
 /// Steps whose pairs of products fit a 16-bit word together: `8 · 2 · 15 · 127 < 2¹⁵`.
 const SHORT: usize = 8;
@@ -39,6 +41,48 @@ impl Unpack for Avx2 {
                 _mm256_storeu_si256(to.add(BLOCK).cast(), last);
             });
         }
+    }
+}
+
+impl Multiply for Avx2 {
+    /// Two neighbouring numbers times a factor are at most 225 each, so one product of words has both.
+    #[inline(always)]
+    fn multiply(self, factors: &[u8; BLOCK], which: usize, from: &[[u8; BLOCK]], to: &mut [[u8; 2 * BLOCK]]) {
+        for half in 0..2 {
+            proven!({
+                let low = _mm256_set1_epi8(15);
+                let shift = _mm_cvtsi32_si128(8 * which as i32);
+                let both = _mm256_loadu_si256(factors.as_ptr().add(32 * half).cast());
+                let both = _mm256_and_si256(_mm256_srl_epi32(both, shift), _mm256_set1_epi32(255));
+                let both = _mm256_or_si256(both, _mm256_slli_epi32::<16>(both));
+                let (factor, zero) = (_mm256_and_si256(both, low), _mm256_srli_epi16::<4>(both));
+                let start = _mm256_sub_epi16(_mm256_set1_epi16(128), _mm256_mullo_epi16(factor, zero));
+                let start = _mm256_and_si256(start, _mm256_set1_epi16(255));
+                let start = _mm256_or_si256(start, _mm256_slli_epi16::<8>(start));
+                for (from, to) in from.iter().zip(&mut *to) {
+                    let bytes = _mm256_loadu_si256(from.as_ptr().add(32 * half).cast());
+                    let first = _mm256_and_si256(bytes, low);
+                    let last = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), low);
+                    let first = _mm256_add_epi8(_mm256_mullo_epi16(first, factor), start);
+                    let last = _mm256_add_epi8(_mm256_mullo_epi16(last, factor), start);
+                    let to = to.as_mut_ptr().add(32 * half);
+                    _mm256_storeu_si256(to.cast(), first);
+                    _mm256_storeu_si256(to.add(BLOCK).cast(), last);
+                }
+            });
+        }
+    }
+}
+
+impl Rescale for Avx2 {
+    /// By way of bytes: words are made of them.
+    #[inline(always)]
+    fn rescaled<'a>(self, panel: &[u8], buffer: &'a mut [i16], starts: &mut [i32; COLS]) -> &'a [i16] {
+        let mut bytes = Scratch::take(buffer.len());
+        let bytes: &mut [u8] = bytes.slice();
+        scaled::unpack(self, panel, bytes);
+        self.prepare(bytes, &mut *buffer, starts);
+        buffer
     }
 }
 

@@ -17,6 +17,7 @@ mod maddubs;
 mod nibbles;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod pairs;
+mod scaled;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 
@@ -25,6 +26,7 @@ use half::{bf16, f16};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use maddubs::Maddubs;
 pub(crate) use nibbles::{NIBBLE_DEPTH, Nibbles};
+pub(crate) use scaled::{CHUNK, SUB, Scaled};
 
 /// Most lanes any instruction set has.
 pub(crate) const MAX_LANES: usize = 16;

@@ -64,35 +64,90 @@ impl<D: Dot, O: DotOp<Nibbles<D>>> DotOp<D> for Within<O> {
     }
 }
 
+/// What a form of packed weights takes over from the products `D` of the bytes it is unpacked to; `$within` evaluates an
+/// operation that was told of the form where `D`'s instructions are enabled.
+macro_rules! bytes_once_unpacked {
+    ($within:ident) => {
+        type Float = D::Float;
+        type Act = D::Act;
+        type Weight = D::Weight;
+        type W = D::W;
+        type I = D::I;
+        const LANES: usize = D::LANES;
+        const VECTORS: usize = D::VECTORS;
+        const ROWS: usize = D::ROWS;
+        const STEP: usize = D::STEP;
+        const PREPARES: bool = true;
+        const PER_BYTE: usize = 2;
+        const BLOCK_ROWS: usize = D::BLOCK_ROWS;
+        const BLOCK_PANELS: usize = D::BLOCK_PANELS;
+
+        #[inline(always)]
+        fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out {
+            self.0.isolate_dot($within(op))
+        }
+
+        #[inline(always)]
+        fn act(q: i8) -> D::Act {
+            D::act(q)
+        }
+
+        #[inline(always)]
+        fn quantize(self, x: &[f32], inverse: f32, out: &mut [D::Act]) {
+            self.0.quantize(x, inverse, out);
+        }
+
+        #[inline(always)]
+        unsafe fn weights(self, p: *const D::Weight) -> D::W {
+            // SAFETY: same contract.
+            unsafe { self.0.weights(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn acts(self, p: *const D::Act) -> D::W {
+            // SAFETY: same contract.
+            unsafe { self.0.acts(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn start(self, row: i32, cols: *const i32) -> D::I {
+            // SAFETY: same contract.
+            unsafe { self.0.start(row, cols) }
+        }
+
+        #[inline(always)]
+        fn dot(self, sum: D::I, w: D::W, a: D::W) -> D::I {
+            self.0.dot(sum, w, a)
+        }
+
+        #[inline(always)]
+        fn float(self) -> D::Float {
+            self.0.float()
+        }
+
+        #[inline(always)]
+        fn widen(self, sum: D::I) -> <D::Float as $crate::arch::Simd>::F {
+            self.0.widen(sum)
+        }
+
+        #[inline(always)]
+        unsafe fn steps<const R: usize, const V: usize>(
+            self,
+            sum: &mut [[D::I; V]; R],
+            acts: *const D::Act,
+            weights: [*const D::Weight; MOST_VECTORS],
+            steps: usize,
+            ahead: Ahead,
+        ) {
+            // SAFETY: same contract.
+            unsafe { self.0.steps(sum, acts, weights, steps, ahead) }
+        }
+    };
+}
+pub(super) use bytes_once_unpacked;
+
 impl<D: Dot<Act = i8, Weight = u8> + Unpack> Dot for Nibbles<D> {
-    type Float = D::Float;
-    type Act = i8;
-    type Weight = u8;
-    type W = D::W;
-    type I = D::I;
-    const LANES: usize = D::LANES;
-    const VECTORS: usize = D::VECTORS;
-    const ROWS: usize = D::ROWS;
-    const STEP: usize = D::STEP;
-    const PREPARES: bool = true;
-    const PER_BYTE: usize = 2;
-    const BLOCK_ROWS: usize = D::BLOCK_ROWS;
-    const BLOCK_PANELS: usize = D::BLOCK_PANELS;
-
-    #[inline(always)]
-    fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out {
-        self.0.isolate_dot(Within(op))
-    }
-
-    #[inline(always)]
-    fn act(q: i8) -> i8 {
-        q
-    }
-
-    #[inline(always)]
-    fn quantize(self, x: &[f32], inverse: f32, out: &mut [i8]) {
-        self.0.quantize(x, inverse, out);
-    }
+    bytes_once_unpacked!(Within);
 
     #[inline(always)]
     fn row_start(self, acts: &[i8]) -> i32 {
@@ -102,51 +157,5 @@ impl<D: Dot<Act = i8, Weight = u8> + Unpack> Dot for Nibbles<D> {
     #[inline(always)]
     fn prepare<'a>(self, panel: &'a [u8], buffer: &'a mut [u8], starts: &mut [i32; COLS]) -> &'a [u8] {
         prepare(self.0, panel, buffer, starts)
-    }
-
-    #[inline(always)]
-    unsafe fn weights(self, p: *const u8) -> D::W {
-        // SAFETY: same contract.
-        unsafe { self.0.weights(p) }
-    }
-
-    #[inline(always)]
-    unsafe fn acts(self, p: *const i8) -> D::W {
-        // SAFETY: same contract.
-        unsafe { self.0.acts(p) }
-    }
-
-    #[inline(always)]
-    unsafe fn start(self, row: i32, cols: *const i32) -> D::I {
-        // SAFETY: same contract.
-        unsafe { self.0.start(row, cols) }
-    }
-
-    #[inline(always)]
-    fn dot(self, sum: D::I, w: D::W, a: D::W) -> D::I {
-        self.0.dot(sum, w, a)
-    }
-
-    #[inline(always)]
-    fn float(self) -> D::Float {
-        self.0.float()
-    }
-
-    #[inline(always)]
-    fn widen(self, sum: D::I) -> <D::Float as super::Simd>::F {
-        self.0.widen(sum)
-    }
-
-    #[inline(always)]
-    unsafe fn steps<const R: usize, const V: usize>(
-        self,
-        sum: &mut [[D::I; V]; R],
-        acts: *const i8,
-        weights: [*const u8; MOST_VECTORS],
-        steps: usize,
-        ahead: Ahead,
-    ) {
-        // SAFETY: same contract.
-        unsafe { self.0.steps(sum, acts, weights, steps, ahead) }
     }
 }

@@ -9,6 +9,7 @@ use super::avx2::Avx2;
 use super::avx512::Avx512;
 use super::dot::offset_start;
 use super::nibbles::{BLOCK, Unpack};
+use super::scaled::{Multiply, Rescale, rescaled};
 use super::{COLS, DEPTH, Dot, DotOp, madd};
 
 /// Proof that the CPU has AVX-VNNI and everything [`Avx2`] proves.
@@ -23,7 +24,7 @@ impl AvxVnni {
     }
 }
 
-/// Proof that the CPU has AVX-512-VNNI and everything [`Avx512`] proves.
+/// Proof that the CPU has AVX-512-VNNI, AVX-512BW and everything [`Avx512`] proves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512Vnni {
     float: Avx512,
@@ -31,7 +32,8 @@ pub(crate) struct Avx512Vnni {
 
 impl Avx512Vnni {
     pub(crate) fn new() -> Option<Self> {
-        Avx512::new().filter(|_| is_x86_feature_detected!("avx512vnni")).map(|float| Self { float })
+        let has = is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512bw");
+        if has { Avx512::new().map(|float| Self { float }) } else { None }
     }
 }
 
@@ -136,7 +138,7 @@ impl Dot for Avx512Vnni {
 
     #[inline(always)]
     fn isolate_dot<O: DotOp<Self>>(self, op: O) -> O::Out {
-        #[target_feature(enable = "avx512vnni,avx512f,avx2,fma,f16c")]
+        #[target_feature(enable = "avx512vnni,avx512bw,avx512f,avx2,fma,f16c")]
         #[inline(never)]
         fn enabled<O: DotOp<Avx512Vnni>>(dot: Avx512Vnni, op: O) -> O::Out {
             op.eval(dot)
@@ -213,6 +215,47 @@ impl Unpack for Avx512Vnni {
             _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_and_si512(bytes, low));
             let high = _mm512_and_si512(_mm512_srli_epi32::<4>(bytes), low);
             _mm512_storeu_si512(to.as_mut_ptr().add(BLOCK).cast(), high);
+        });
+    }
+}
+
+impl Rescale for AvxVnni {
+    #[inline(always)]
+    fn rescaled<'a>(self, panel: &[u8], buffer: &'a mut [u8], starts: &mut [i32; COLS]) -> &'a [u8] {
+        rescaled(self.float, panel, buffer, starts)
+    }
+}
+
+impl Rescale for Avx512Vnni {
+    #[inline(always)]
+    fn rescaled<'a>(self, panel: &[u8], buffer: &'a mut [u8], starts: &mut [i32; COLS]) -> &'a [u8] {
+        rescaled(self, panel, buffer, starts)
+    }
+}
+
+impl Multiply for Avx512Vnni {
+    /// Two neighbouring numbers times a factor are at most 225 each, so one product of words has both.
+    #[inline(always)]
+    fn multiply(self, factors: &[u8; BLOCK], which: usize, from: &[[u8; BLOCK]], to: &mut [[u8; 2 * BLOCK]]) {
+        proven!({
+            let low = _mm512_set1_epi8(15);
+            let shift = _mm_cvtsi32_si128(8 * which as i32);
+            let both = _mm512_srl_epi32(_mm512_loadu_si512(factors.as_ptr().cast()), shift);
+            let both = _mm512_and_si512(both, _mm512_set1_epi32(255));
+            let both = _mm512_or_si512(both, _mm512_slli_epi32::<16>(both));
+            let (factor, zero) = (_mm512_and_si512(both, low), _mm512_srli_epi16::<4>(both));
+            let start = _mm512_sub_epi16(_mm512_set1_epi16(128), _mm512_mullo_epi16(factor, zero));
+            let start = _mm512_and_si512(start, _mm512_set1_epi16(255));
+            let start = _mm512_or_si512(start, _mm512_slli_epi16::<8>(start));
+            for (from, to) in from.iter().zip(to) {
+                let bytes = _mm512_loadu_si512(from.as_ptr().cast());
+                let first = _mm512_and_si512(bytes, low);
+                let last = _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), low);
+                let first = _mm512_add_epi8(_mm512_mullo_epi16(first, factor), start);
+                let last = _mm512_add_epi8(_mm512_mullo_epi16(last, factor), start);
+                _mm512_storeu_si512(to.as_mut_ptr().cast(), first);
+                _mm512_storeu_si512(to.as_mut_ptr().add(BLOCK).cast(), last);
+            }
         });
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::arch::{Ahead, COLS, Dot, DotOp, MAX_LANES, MOST_VECTORS, Op, Simd, WithDot};
 use crate::dispatch::Level;
-use crate::memory::Scratch;
+use crate::memory::{Scratch, filled};
 
 /// Single-precision operations per second of all threads together (a fused multiply-add counts as two).
 pub fn peak_fma() -> f64 {
@@ -29,7 +29,7 @@ pub fn peak_four() -> f64 {
 /// says nothing about all of them.
 pub fn bandwidth() -> f64 {
     let level = Level::active();
-    let memory: Vec<Vec<f32>> = (0..rayon::current_num_threads()).map(|_| vec![1.0; STRETCH]).collect();
+    let memory: Vec<Vec<f32>> = (0..rayon::current_num_threads()).map(|_| filled(1.0, STRETCH)).collect();
     let (start, mut best) = (Instant::now(), 0.0f64);
     while start.elapsed() < 3 * SPAN {
         let from = Instant::now();

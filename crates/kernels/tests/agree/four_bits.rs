@@ -66,7 +66,7 @@ proptest! {
         let quantize = |w| QuantizedWeights::quantize_four(w, 3, k, group, None).expect("a valid shape");
         let found = quantize(Weights::F32(&w));
         each_isa(|_| assert_eq!(quantize(Weights::F16(&halves)).packed(), found.packed()));
-        let (mut error, mut plain) = (0.0, 0.0);
+        let (mut error, mut plain, mut rounded) = (0.0, 0.0, 0.0);
         for j in 0..3 {
             for (exact, found) in w[j * k..(j + 1) * k].chunks(group).zip(found.row(j).chunks(group)) {
                 let most = exact.iter().fold(0.0f32, |m, w| m.max(w.abs()));
@@ -74,12 +74,14 @@ proptest! {
                 for (exact, found) in exact.iter().zip(found) {
                     let counts = f64::from(exact * exact + mean);
                     error += counts * f64::from(exact - found).powi(2);
+                    // What half precision may take from a scale, which plain rounding here does not have.
+                    rounded += counts * f64::from(exact / 2048.0).powi(2);
                     let scale = most / 7.0;
                     plain += counts * f64::from(exact - scale * (exact / scale).round()).powi(2);
                 }
             }
         }
-        prop_assert!(error <= plain * 1.01 + 1e-6, "{error} is more than {plain}");
+        prop_assert!(error <= plain * 1.01 + rounded + 1e-9, "{error} is more than {plain}");
     }
 }
 

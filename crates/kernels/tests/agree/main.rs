@@ -6,6 +6,7 @@ mod gemm;
 mod gemm_quantized;
 mod naive;
 mod rows;
+mod scaled;
 
 use std::sync::{Mutex, PoisonError};
 

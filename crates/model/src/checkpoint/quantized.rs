@@ -2,7 +2,7 @@
 //! kernels read.
 //!
 //! In a checkpoint the map `NAME` is two tensors: `NAME.weight_packed` (U8) and `NAME.weight_scale` (F32 of bytes, F16 of
-//! four bits), and the files' metadata name the group of each. Invariant: the lengths were checked against shape and
+//! four bits), and the files' metadata name the group of each, and with it whether four bits have factors. Invariant: the lengths were checked against shape and
 //! group, so [`Quantized::weights`] cannot fail, and a mapped matrix is never copied.
 
 use std::borrow::Cow;
@@ -28,13 +28,21 @@ impl Packing {
     /// Bytes with the usual group: measured in `docs/numerics.md`.
     pub const INT8: Self = Self { bits: Bits::Eight, group: 128 };
     /// Four bits with the usual group: measured in `docs/numerics.md`.
-    pub const Q4: Self = Self { bits: Bits::Four, group: 32 };
+    pub const Q4: Self = Self { bits: Bits::FourScaled, group: 128 };
+
+    /// Four bits in groups of this many depths: with factors for every 32 of them where the group allows it, since a group as
+    /// large as that is too coarse alone.
+    pub fn four(group: usize) -> Self {
+        let scaled = group > 0 && group.is_multiple_of(Self::Q4.group);
+        Self { bits: if scaled { Bits::FourScaled } else { Bits::Four }, group }
+    }
 
     /// Bytes a weight takes, with its share of the scale.
     pub fn size(self) -> f64 {
         match self.bits {
             Bits::Eight => 1.0 + 4.0 / self.group as f64,
             Bits::Four => 0.5 + 2.0 / self.group as f64,
+            Bits::FourScaled => 0.5 + 1.0 / 32.0 + 2.0 / self.group as f64,
         }
     }
 
@@ -42,7 +50,7 @@ impl Packing {
     pub fn scale_dtype(self) -> Dtype {
         match self.bits {
             Bits::Eight => Dtype::F32,
-            Bits::Four => Dtype::F16,
+            Bits::Four | Bits::FourScaled => Dtype::F16,
         }
     }
 
@@ -51,6 +59,7 @@ impl Packing {
         match self.bits {
             Bits::Eight => "demask_int8_group",
             Bits::Four => "demask_q4_group",
+            Bits::FourScaled => "demask_q4_scaled_group",
         }
     }
 }
@@ -68,8 +77,8 @@ pub fn scale_name(name: &str) -> String {
     format!("{name}.weight_scale")
 }
 
-/// The shapes of both, outermost first: `[panels, depths / 4, 16, 4]` (of four bits, `depths / 8`) and
-/// `[panels, groups, 16]`.
+/// The shapes of both, outermost first: `[panels, depths / 4, 16, 4]` (of four bits, `depths / 8`, and one more for each 128
+/// depths with factors) and `[panels, groups, 16]`.
 pub fn stored_shapes(
     shape: [usize; 2],
     packing: Packing,
@@ -101,6 +110,7 @@ impl Quantized {
         let quantized = match packing.bits {
             Bits::Eight => QuantizedWeights::quantize(weight.weights(), n, k, group),
             Bits::Four => QuantizedWeights::quantize_four(weight.weights(), n, k, group, importance),
+            Bits::FourScaled => QuantizedWeights::quantize_scaled(weight.weights(), n, k, group, importance),
         };
         Ok(Self::own(quantized.map_err(|e| Error::Query(e.to_string()))?))
     }
@@ -114,6 +124,7 @@ impl Quantized {
         let (scales, offsets) = match scales {
             Scales::Single(scales) => (Mapped::from_f32(&[scales.len()], scales.into_owned()), None),
             Scales::Half(scales, offsets) => (half(scales), offsets.map(half)),
+            Scales::Factored(scales) => (half(scales), None),
         };
         Self { n, k, packing, packed: Bytes::from(packed), scales, offsets }
     }
@@ -122,8 +133,10 @@ impl Quantized {
     pub fn open(store: &Store, name: &str, shape: [usize; 2]) -> Result<Self> {
         let bad = |cause: String| Error::Safetensors { path: store.path().to_path_buf(), cause };
         let scales = store.tensor(&scale_name(name))?;
+        let factored = Packing { bits: Bits::FourScaled, group: 0 }.group_key();
         let bits = match scales.dtype() {
             Dtype::F32 => Bits::Eight,
+            Dtype::F16 if store.metadata().contains_key(factored) => Bits::FourScaled,
             Dtype::F16 => Bits::Four,
             other => {
                 return Err(bad(format!("tensor `{}` is {other}, not f32 or f16", scale_name(name))));
@@ -171,6 +184,9 @@ impl Quantized {
     pub fn weights(&self) -> QuantizedWeights<'_> {
         let scales = match (self.scales.weights(), self.offsets.as_ref().map(Mapped::weights)) {
             (Weights::F32(scales), None) => Scales::Single(scales.into()),
+            (Weights::F16(scales), None) if self.packing.bits == Bits::FourScaled => {
+                Scales::Factored(scales.into())
+            }
             (Weights::F16(scales), None) => Scales::Half(scales.into(), None),
             (Weights::F16(scales), Some(Weights::F16(offsets))) => {
                 Scales::Half(scales.into(), Some(offsets.into()))

@@ -12,8 +12,9 @@ use anyhow::{Context as _, Result};
 use demask::counted;
 use demask::decode::registry::Context;
 use demask::decode::{Options, responses};
-use demask::kernels::{softmax_stats, total_variation};
+use demask::kernels::{Bits, softmax_stats, total_variation};
 use demask::model::checkpoint::Dtype;
+use demask::model::checkpoint::quantized::Packing;
 use demask::model::importance::{self, Inputs};
 use demask::model::quantize::{self, QuantizeSettings};
 use demask::model::{LoadOptions, Precision, Transformer};
@@ -78,10 +79,10 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
         candidates.push((format!("int8 group {group}"), group as f64, Precision::Int8 { group }));
     }
     for &group in &args.groups {
-        candidates.push((format!("q4 group {group}"), group as f64, Precision::Q4 { group }));
+        candidates.push((four(group), group as f64, Precision::Q4 { group }));
     }
     for &group in &args.groups {
-        candidates.push((format!("q4 group {group}, {INPUTS}"), group as f64, Precision::Q4 { group }));
+        candidates.push((format!("{}, {INPUTS}", four(group)), group as f64, Precision::Q4 { group }));
     }
     // Other problems than those that are judged.
     let (watched, inputs) = importance::watched(folder, options)?;
@@ -127,6 +128,12 @@ fn model(args: &Args, folder: &Path, options: &LoadOptions) -> Result<Report> {
     report.chart.x = "weights that share a scale".into();
     report.chart.y = "mean TV".into();
     Ok(report)
+}
+
+/// The name of four bits in such groups.
+fn four(group: usize) -> String {
+    let factors = Packing::four(group).bits == Bits::FourScaled;
+    format!("q4 group {group}{}", if factors { " with factors" } else { "" })
 }
 
 /// What a candidate's name ends with whose scales are chosen for what the maps are given.

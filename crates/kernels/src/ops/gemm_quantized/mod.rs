@@ -160,6 +160,7 @@ fn run(a: &[f32], m: usize, outputs: &[Output<'_>]) {
     counted(Work::Quantized, 2 * m * layout.k * columns, || match layout.bits {
         Bits::Eight => level.with_bytes(all),
         Bits::Four => level.with_nibbles(all),
+        Bits::FourScaled => level.with_scaled(all),
     });
 }
 

@@ -39,71 +39,130 @@ impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
         for i in self.rows.clone().step_by(D::BLOCK_ROWS) {
             let rows = i..self.rows.end.min(i + D::BLOCK_ROWS);
             let some = (BLOCK_DEPTHS.max(NEAR / rows.len()) / layout.group).max(1);
-            for p in self.panels.clone().step_by(most) {
-                let panels = p..self.panels.end.min(p + most);
-                let sums = &mut sums.slice()[..rows.len() * panels.len() * COLS];
-                sums.fill(0.0);
-                for first in (0..layout.groups()).step_by(some) {
-                    let groups = first..layout.groups().min(first + some);
-                    self.groups(dot, groups, rows.clone(), panels.clone(), buffer.slice(), sums);
+            // A product of depth zero still writes its bias: one group of nothing.
+            let groups = layout.groups().max(1);
+            let order = Order { groups, some, most, together };
+            // Beyond the task's own panels it looks at the next ones, which the same thread will most likely have.
+            let mut ahead = order.turns(self.panels.start, self.output.panels()).skip(AHEAD);
+            for turn in order.turns(self.panels.start, self.panels.end) {
+                let block = turn.block.clone();
+                let sums = &mut sums.slice()[..rows.len() * block.len() * COLS];
+                if turn.begins_block() {
+                    sums.fill(0.0);
                 }
-                match self.output.of {
-                    Of::One(_) => self.write(rows.clone(), panels, sums),
-                    Of::Gated { .. } => self.write_gated(dot, rows.clone(), panels, sums),
+                let start = (turn.unit.start - block.start) * COLS * rows.len();
+                let mine = &mut sums[start..start + turn.unit.len() * COLS * rows.len()];
+                if layout.groups() > 0 {
+                    let next = ahead.next().map_or([[].as_slice(); MOST_VECTORS], |next| self.packed(&next));
+                    self.group(dot, &turn, next, rows.clone(), buffer.slice(), mine);
+                }
+                if turn.ends_block(groups) {
+                    match self.output.of {
+                        Of::One(_) => self.write(rows.clone(), block, sums),
+                        Of::Gated { .. } => self.write_gated(dot, rows.clone(), block, sums),
+                    }
                 }
             }
         }
     }
 }
 
-/// A group of some panels, and the packed weights that are read after it.
-struct Turn<'a> {
+/// How many turns before theirs weights are fetched from memory.
+const AHEAD: usize = 1;
+
+/// The order in which a task takes groups and panels: block by block of panels; in a block some groups at a time, so that
+/// their activations stay near; of these one column of tiles after the other, all groups of each in turn, so that its sums stay
+/// in the first-level cache.
+#[derive(Clone, Copy)]
+struct Order {
+    /// Groups of the depth, and how many are taken at a time.
+    groups: usize,
+    some: usize,
+    /// Panels of a block and of a column of tiles.
+    most: usize,
+    together: usize,
+}
+
+/// One group of some panels.
+#[derive(Clone)]
+struct Turn {
+    block: Range<usize>,
+    groups: Range<usize>,
+    unit: Range<usize>,
     group: usize,
-    panels: Range<usize>,
-    next: [&'a [u8]; MOST_VECTORS],
+}
+
+impl Turn {
+    /// Whether nothing was added to the sums of the block yet.
+    #[inline(always)]
+    fn begins_block(&self) -> bool {
+        self.group == 0 && self.unit.start == self.block.start
+    }
+
+    /// Whether nothing is left to be added to the sums of the block.
+    #[inline(always)]
+    fn ends_block(&self, groups: usize) -> bool {
+        self.group + 1 == groups && self.unit.end == self.block.end
+    }
+}
+
+impl Order {
+    /// All turns of the panels in `start..end`.
+    #[inline(always)]
+    fn turns(self, start: usize, end: usize) -> Turns {
+        Turns { order: self, end, next: self.block(start, end) }
+    }
+
+    /// The first turn of the block from `start` on, if there is anything.
+    #[inline(always)]
+    fn block(&self, start: usize, end: usize) -> Option<Turn> {
+        let block = start..end.min(start + self.most);
+        let groups = 0..self.groups.min(self.some);
+        (start < end).then(|| Turn { unit: self.unit(&block, start), block, groups, group: 0 })
+    }
+
+    /// The column of tiles from panel `start` on: as many panels together as fit a tile, the rest one by one.
+    #[inline(always)]
+    fn unit(&self, block: &Range<usize>, start: usize) -> Range<usize> {
+        if start + self.together <= block.end { start..start + self.together } else { start..start + 1 }
+    }
+}
+
+struct Turns {
+    order: Order,
+    end: usize,
+    next: Option<Turn>,
+}
+
+impl Iterator for Turns {
+    type Item = Turn;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Turn> {
+        let turn = self.next.take()?;
+        let (order, Turn { block, groups, unit, group }) = (self.order, turn.clone());
+        self.next = if group + 1 < groups.end {
+            Some(Turn { group: group + 1, ..turn.clone() })
+        } else if unit.end < block.end {
+            Some(Turn { unit: order.unit(&block, unit.end), group: groups.start, ..turn.clone() })
+        } else if groups.end < order.groups {
+            let some = groups.end..order.groups.min(groups.end + order.some);
+            Some(Turn { unit: order.unit(&block, block.start), group: some.start, groups: some, block })
+        } else {
+            order.block(block.end, self.end)
+        };
+        Some(turn)
+    }
 }
 
 impl<D: Dot> RowsByPanels<'_, D> {
-    /// Adds some groups' products to the sums of a block: one column of tiles after the other, all groups of each in
-    /// turn, so that its sums stay in the first-level cache.
+    /// The packed weights of a turn.
     #[inline(always)]
-    fn groups(
-        &self,
-        dot: D,
-        groups: Range<usize>,
-        rows: Range<usize>,
-        panels: Range<usize>,
-        buffer: &mut [D::Weight],
-        mut sums: &mut [f32],
-    ) {
-        for unit in units::<D>(panels.len()) {
-            let (mine, rest) = std::mem::take(&mut sums).split_at_mut(rows.len() * unit.len() * COLS);
-            sums = rest;
-            let unit = panels.start + unit.start..panels.start + unit.end;
-            for group in groups.clone() {
-                // What is read next: the group after, or the first of the panels after.
-                let next = if group + 1 < groups.end {
-                    (unit.clone(), group + 1)
-                } else if unit.end < panels.end {
-                    (unit.end..panels.end.min(unit.end + unit.len()), groups.start)
-                } else {
-                    (panels.start..panels.end.min(panels.start + unit.len()), groups.end)
-                };
-                let turn = Turn { group, panels: unit.clone(), next: self.packed(next.0, next.1) };
-                self.group(dot, turn, rows.clone(), buffer, mine);
-            }
-        }
-    }
-
-    /// The packed weights of a group of some panels; none beyond the last group.
-    #[inline(always)]
-    fn packed(&self, panels: Range<usize>, group: usize) -> [&[u8]; MOST_VECTORS] {
+    fn packed(&self, turn: &Turn) -> [&[u8]; MOST_VECTORS] {
         let mut packed: [&[u8]; MOST_VECTORS] = [&[]; MOST_VECTORS];
-        if group < self.acts.layout.groups() {
-            for (packed, panel) in packed.iter_mut().zip(panels) {
-                let (w, panel) = self.output.panel(panel);
-                *packed = w.group_bytes(panel, group);
-            }
+        for (packed, panel) in packed.iter_mut().zip(turn.unit.clone()) {
+            let (w, panel) = self.output.panel(panel);
+            *packed = w.group_bytes(panel, turn.group);
         }
         packed
     }
@@ -113,12 +172,13 @@ impl<D: Dot> RowsByPanels<'_, D> {
     fn group(
         &self,
         dot: D,
-        turn: Turn<'_>,
+        turn: &Turn,
+        next: [&[u8]; MOST_VECTORS],
         rows: Range<usize>,
         mut buffer: &mut [D::Weight],
         sums: &mut [f32],
     ) {
-        let Turn { group, panels, next } = turn;
+        let (group, panels) = (turn.group, turn.unit.clone());
         let Acts { m, layout, data, scales, starts } = self.acts;
         let filled = layout.filled(group);
         let whole = |rows: usize| rows.next_multiple_of(D::ROWS);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Bits, QuantizeError};
-use crate::arch::{COLS, DEPTH, NIBBLE_DEPTH};
+use crate::arch::{CHUNK, COLS, DEPTH, NIBBLE_DEPTH, SUB};
 
 /// An `[n, k]` matrix in groups of `group` depths, in panels of 16 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,9 @@ impl Layout {
         // 2^16 products of 127 x 255 stay within 32 bits.
         if group == 0 || group > 1 << 16 {
             return Err(QuantizeError::Group(group));
+        }
+        if bits == Bits::FourScaled && !group.is_multiple_of(CHUNK) {
+            return Err(QuantizeError::Chunk(group));
         }
         Ok(Self { n, k, group, bits })
     }
@@ -46,7 +49,7 @@ impl Layout {
     fn unit(&self) -> usize {
         match self.bits {
             Bits::Eight => DEPTH,
-            Bits::Four => NIBBLE_DEPTH,
+            Bits::Four | Bits::FourScaled => NIBBLE_DEPTH,
         }
     }
 
@@ -85,7 +88,13 @@ impl Layout {
 
     /// Bytes that this many packed depths of a panel take.
     pub(super) fn bytes(&self, depths: usize) -> usize {
-        depths * COLS / self.bits.per_byte()
+        let factors = if self.bits == Bits::FourScaled { depths.div_ceil(CHUNK) * COLS * DEPTH } else { 0 };
+        depths * COLS / self.bits.per_byte() + factors
+    }
+
+    /// Factors of a group of this many depths and a column.
+    pub(super) fn factors(&self, depths: usize) -> usize {
+        if self.bits == Bits::FourScaled { depths.div_ceil(SUB) } else { 0 }
     }
 
     pub(super) fn packed_len(&self) -> usize {
@@ -99,6 +108,13 @@ impl Layout {
     /// Where depth `depth` of the packed form of column `col` is in its panel: the byte, and by how much it is shifted.
     pub(super) fn place(&self, col: usize, depth: usize) -> (usize, u32) {
         let (block, within) = (depth / self.unit(), depth % self.unit());
-        ((block * COLS + col) * DEPTH + within % DEPTH, if within < DEPTH { 0 } else { 4 })
+        let before = if self.bits == Bits::FourScaled { depth / CHUNK + 1 } else { 0 };
+        (((before + block) * COLS + col) * DEPTH + within % DEPTH, if within < DEPTH { 0 } else { 4 })
+    }
+
+    /// The byte of the panel that has the factor of a column for the [`SUB`] depths from `depth` on.
+    pub(super) fn factor_place(&self, col: usize, depth: usize) -> usize {
+        let chunk = depth / CHUNK * (1 + CHUNK / NIBBLE_DEPTH);
+        (chunk * COLS + col) * DEPTH + depth % CHUNK / SUB
     }
 }

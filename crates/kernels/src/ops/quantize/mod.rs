@@ -4,12 +4,14 @@
 //! that stores it can be mapped and used without a copy: panels of 16 rows; in a panel, for each 4 depths, 16 rows of 4
 //! bytes `q + 128`, or, for each 8 depths, 16 rows of 4 bytes whose low halves are `q + 8` of the first four depths and
 //! whose high halves are those of the others. A group's depths are filled up to a multiple of 4 or 8 with `q = 0`, the
-//! rows of the last panel likewise. Scales and offsets are `[panel][group][16]`.
+//! rows of the last panel likewise. Scales and offsets are `[panel][group][16]`. Four bits may have factors: before each 128
+//! depths, 16 rows of 4 bytes, one for every 32 of them, `factor | zero << 4`, so that `w ≈ scale · factor · (n − zero)`.
 
 mod bytes;
 mod layout;
 mod nibbles;
 mod pack;
+mod scaled;
 
 use std::borrow::Cow;
 
@@ -36,6 +38,8 @@ pub enum Bits {
     Eight,
     /// Half a byte, its scale in half precision.
     Four,
+    /// Half a byte, its scale in half precision times a factor of 1 to 15 for every 32 depths; a group is a multiple of 128.
+    FourScaled,
 }
 
 impl Bits {
@@ -43,7 +47,7 @@ impl Bits {
     pub(crate) fn per_byte(self) -> usize {
         match self {
             Self::Eight => 1,
-            Self::Four => 2,
+            Self::Four | Self::FourScaled => 2,
         }
     }
 
@@ -51,7 +55,7 @@ impl Bits {
     fn zero(self) -> u8 {
         match self {
             Self::Eight => 128,
-            Self::Four => 0x88,
+            Self::Four | Self::FourScaled => 0x88,
         }
     }
 
@@ -59,7 +63,7 @@ impl Bits {
     fn mask(self) -> u8 {
         match self {
             Self::Eight => 255,
-            Self::Four => 15,
+            Self::Four | Self::FourScaled => 15,
         }
     }
 }
@@ -71,6 +75,8 @@ pub enum Scales<'a> {
     Single(Cow<'a, [f32]>),
     /// Of four bits.
     Half(Cow<'a, [f16]>, Option<Cow<'a, [f16]>>),
+    /// Of four bits with factors, which lie among the packed bytes.
+    Factored(Cow<'a, [f16]>),
 }
 
 impl Scales<'_> {
@@ -79,6 +85,7 @@ impl Scales<'_> {
         match self {
             Self::Single(_) => Bits::Eight,
             Self::Half(..) => Bits::Four,
+            Self::Factored(_) => Bits::FourScaled,
         }
     }
 }
@@ -90,6 +97,9 @@ pub enum QuantizeError {
     /// No depths in a group, or so many that 32-bit sums could overflow.
     #[error("quantisation group {0} is not in 1..=65536")]
     Group(usize),
+    /// Four bits with factors in a group that has no whole number of them in a block.
+    #[error("quantisation group {0} of four bits with factors is not a multiple of 128")]
+    Chunk(usize),
     /// A slice that does not fit the shape.
     #[error(
         "{what} of a quantised [{n}, {k}] matrix in groups of {group} must have {expected} elements, not {found}"
@@ -129,6 +139,7 @@ impl<'a> QuantizedWeights<'a> {
         let (count, offsets) = match &scales {
             Scales::Single(scales) => (scales.len(), None),
             Scales::Half(scales, offsets) => (scales.len(), offsets.as_ref().map(|o| o.len())),
+            Scales::Factored(scales) => (scales.len(), None),
         };
         layout.expect("packed scales", layout.scales_len(), count)?;
         layout.expect("packed offsets", layout.scales_len(), offsets.unwrap_or(layout.scales_len()))?;
@@ -177,6 +188,7 @@ impl<'a> QuantizedWeights<'a> {
             Scales::Half(scales, offsets) => {
                 size_of_val(&**scales) + offsets.as_ref().map_or(0, |offsets| size_of_val(&**offsets))
             }
+            Scales::Factored(scales) => size_of_val(&**scales),
         };
         self.packed.len() + scales
     }
@@ -212,7 +224,13 @@ impl<'a> QuantizedWeights<'a> {
             let (scales, offsets) = self.group_scales(Generic, panel, group);
             for d in 0..layout.depths(group).len() {
                 let (byte, shift) = layout.place(col, d);
-                let w = scales[col] * (f32::from(bytes[byte] >> shift & layout.bits.mask()) - zero);
+                let n = f32::from(bytes[byte] >> shift & layout.bits.mask());
+                let w = if layout.bits == Bits::FourScaled {
+                    let factor = bytes[layout.factor_place(col, d)];
+                    scales[col] * (f32::from(factor & 15) * (n - f32::from(factor >> 4)))
+                } else {
+                    scales[col] * (n - zero)
+                };
                 out.push(offsets.map_or(w, |offsets| w + offsets[col]));
             }
         }
@@ -240,7 +258,9 @@ impl<'a> QuantizedWeights<'a> {
         let start = (panel * self.layout.groups() + group) * COLS;
         match &self.scales {
             Scales::Single(scales) => (widen(simd, &scales[start..start + COLS]), None),
-            Scales::Half(scales, None) => (widen(simd, &scales[start..start + COLS]), None),
+            Scales::Half(scales, None) | Scales::Factored(scales) => {
+                (widen(simd, &scales[start..start + COLS]), None)
+            }
             Scales::Half(scales, Some(offsets)) => {
                 let offsets = widen(simd, &offsets[start..start + COLS]);
                 (widen(simd, &scales[start..start + COLS]), Some(offsets))

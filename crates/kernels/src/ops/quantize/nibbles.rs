@@ -85,26 +85,13 @@ struct Nearest<'a> {
 impl Op for Nearest<'_> {
     type Out = f16;
 
-    /// For each quotient the numbers nearest to it, and the scale of least squared error for them.
     #[inline(always)]
     fn eval<S: Simd>(self, _: S) -> f16 {
-        let most = self.group.iter().fold(0.0f32, |most, &w| if w.abs() > most.abs() { w } else { most });
         if self.group.iter().any(|w| !w.is_finite()) {
             self.q.fill(8);
             return f16::NAN;
         }
-        let (mut best, mut scale) = (0.0, f16::ZERO);
-        if most.abs() >= 1e-36 {
-            let squares: f32 = self.group.iter().map(|x| (x / most) * (x / most)).sum();
-            let mean = squares / self.group.len() as f32;
-            for quotient in QUOTIENTS {
-                let (xq, qq) = self.fit(quotient / most, most, mean);
-                // What the squared error falls by below that of all zeros.
-                if qq > 0.0 && xq * xq / qq > best {
-                    (best, scale) = (xq * xq / qq, f16::from_f32(xq / qq));
-                }
-            }
-        }
+        let scale = f16::from_f32(scale(self.group, self.importance));
         let wide = scale.to_f32();
         let inverse = if wide == 0.0 { 0.0 } else { 1.0 / wide };
         for (q, &w) in self.q.iter_mut().zip(self.group) {
@@ -114,26 +101,43 @@ impl Op for Nearest<'_> {
     }
 }
 
-impl Nearest<'_> {
-    /// `Σ x·q` and `Σ q²`, weighted, of the numbers nearest to `x · inverse`; `mean` is that of the squares in units of the
-    /// largest.
-    #[inline(always)]
-    fn fit(&self, inverse: f32, most: f32, mean: f32) -> (f32, f32) {
-        const LANES: usize = 8;
-        let (mut xq, mut qq) = ([0.0f32; LANES], [0.0f32; LANES]);
-        for (index, some) in self.group.chunks(LANES).enumerate() {
-            for (lane, &x) in some.iter().enumerate() {
-                let weight = match self.importance {
-                    Some(importance) => importance[index * LANES + lane],
-                    None => (x / most) * (x / most) + mean,
-                };
-                let q = nearest(x, inverse);
-                xq[lane] += weight * x * q;
-                qq[lane] += weight * q * q;
+/// The scale of least squared error of finite numbers, among those that the quotients lead to.
+#[inline(always)]
+pub(super) fn scale(group: &[f32], importance: Option<&[f32]>) -> f32 {
+    let most = group.iter().fold(0.0f32, |most, &w| if w.abs() > most.abs() { w } else { most });
+    let (mut best, mut scale) = (0.0, 0.0);
+    if most.abs() >= 1e-36 {
+        let squares: f32 = group.iter().map(|x| (x / most) * (x / most)).sum();
+        let mean = squares / group.len() as f32;
+        for quotient in QUOTIENTS {
+            let (xq, qq) = fit(group, importance, quotient / most, most, mean);
+            // What the squared error falls by below that of all zeros.
+            if qq > 0.0 && xq * xq / qq > best {
+                (best, scale) = (xq * xq / qq, xq / qq);
             }
         }
-        (xq.iter().sum(), qq.iter().sum())
     }
+    scale
+}
+
+/// `Σ x·q` and `Σ q²`, weighted, of the numbers nearest to `x · inverse`; `mean` is that of the squares in units of the
+/// largest.
+#[inline(always)]
+fn fit(group: &[f32], importance: Option<&[f32]>, inverse: f32, most: f32, mean: f32) -> (f32, f32) {
+    const LANES: usize = 8;
+    let (mut xq, mut qq) = ([0.0f32; LANES], [0.0f32; LANES]);
+    for (index, some) in group.chunks(LANES).enumerate() {
+        for (lane, &x) in some.iter().enumerate() {
+            let weight = match importance {
+                Some(importance) => importance[index * LANES + lane],
+                None => (x / most) * (x / most) + mean,
+            };
+            let q = nearest(x, inverse);
+            xq[lane] += weight * x * q;
+            qq[lane] += weight * q * q;
+        }
+    }
+    (xq.iter().sum(), qq.iter().sum())
 }
 
 /// The number in −8..=7 nearest to `x · inverse`, ties to even.

@@ -13,6 +13,7 @@ use demask::plot::Mark;
 use super::super::measure::Spread;
 use super::super::report::{Cell, Report};
 use super::engine::{Cost, Engine, Workload};
+use super::log::Log;
 use super::{Args, KindArg, file, program};
 
 /// What is asked of everybody.
@@ -65,16 +66,26 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let whole = args.whole()?.layers;
     let (name, kind) = args.kinds(&[KindArg::Q8_0])[0].kind();
     let folder = tempfile::tempdir().context("cannot make a folder for the GGUF file")?;
+    let mut log = Log::open(&args.log, asked(name, &task))?;
     let mut measured = Vec::new();
     for layers in args.depths(&[1, 2]) {
         let spec = args.shape(layers).spec(None)?;
-        let (path, config) = (folder.path().join("model.gguf"), folder.path().join("config.json"));
-        file::make(&path, &spec, kind)?;
-        write_config(args, layers, &config)?;
-        measured.extend(rounds(args, &engines, &spec, (&path, &config), &task)?);
-        std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        let kept = args.log.files.as_deref();
+        let path = kept.unwrap_or(folder.path()).join(format!("{name}-{}x{layers}.gguf", spec.hidden));
+        let config = folder.path().join("config.json");
+        if !log.is_closed() {
+            if !path.exists() {
+                file::make(&path, &spec, kind)?;
+            }
+            write_config(args, layers, &config)?;
+        }
+        measured.extend(rounds(args, &engines, &spec, (&path, &config), &task, &mut log)?);
+        if kept.is_none() && !log.is_closed() {
+            std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
     }
-    let report = report(&engines, &measured, whole, name, &task);
+    measured.retain(|one| !one.costs.is_empty());
+    let report = report(&engines, &measured, whole, asked(name, &task));
     report.show(&args.common.output)
 }
 
@@ -106,6 +117,7 @@ fn rounds(
     spec: &Spec,
     (file, config): (&Path, &Path),
     task: &Workload,
+    log: &mut Log,
 ) -> Result<Vec<Measured>> {
     let mut all: Vec<Measured> = (0..engines.len())
         .map(|engine| Measured { layers: spec.layers, engine, costs: Vec::new() })
@@ -113,9 +125,11 @@ fn rounds(
     for round in 0..args.common.repeats {
         for place in 0..engines.len() {
             let index = if round % 2 == 0 { place } else { engines.len() - 1 - place };
-            let cost = engines[index].answer(file, config, task);
-            let cost = cost.with_context(|| format!("{} did not answer", engines[index].name()))?;
-            all[index].costs.push(cost);
+            let name = engines[index].name();
+            let cost = log.cost((spec.layers, &name, round), || {
+                engines[index].answer(file, config, task).with_context(|| format!("{name} did not answer"))
+            })?;
+            all[index].costs.extend(cost);
         }
     }
     Ok(all)
@@ -132,8 +146,17 @@ const COLUMNS: [&str; 8] = [
     "peak GB",
 ];
 
-fn report(engines: &[Engine], measured: &[Measured], whole: usize, kind: &str, task: &Workload) -> Report {
-    let mut report = Report::new("compare", &COLUMNS);
+/// What everybody is asked.
+fn asked(kind: &str, task: &Workload) -> String {
+    format!(
+        "{kind}; prompt of {}, response of {}, {} steps where a step computes the whole canvas, blocks of {} with a cache, \
+         {} threads; a token is a step without a cache",
+        task.prompt, task.response, task.steps, task.block, task.threads
+    )
+}
+
+fn report(engines: &[Engine], measured: &[Measured], whole: usize, asked: String) -> Report {
+    let mut report = Report::new("answers", &COLUMNS);
     for one in measured {
         let spread = |of: fn(&Cost) -> f64| Spread::of(one.costs.iter().map(of));
         let first = measured.iter().find(|m| m.layers == one.layers && m.engine == 0);
@@ -159,12 +182,7 @@ fn report(engines: &[Engine], measured: &[Measured], whole: usize, kind: &str, t
         ]);
     }
     follow(engines, measured, whole, &mut report);
-    let sentence = format!(
-        "{kind}; prompt of {}, response of {}, {} steps where a step computes the whole canvas, blocks of {} with a cache; \
-         a token is a step without a cache",
-        task.prompt, task.response, task.steps, task.block
-    );
-    report.note("canvas", (task.prompt + task.response) as f64, sentence);
+    report.note("depth", whole as f64, asked);
     report.chart.title = "seconds of a token".into();
     report.chart.x = "layers".into();
     report.chart.y = "s".into();

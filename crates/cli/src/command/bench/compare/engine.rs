@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::child;
@@ -38,7 +39,7 @@ pub(super) enum Engine {
 }
 
 /// What an answer cost.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Cost {
     /// Seconds of decoding, without loading.
     pub(super) seconds: f64,

@@ -5,6 +5,7 @@ mod answer;
 mod child;
 mod engine;
 mod file;
+mod log;
 mod pass;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub struct Args {
     layers: Vec<u16>,
     #[command(flatten)]
     answer: answer::Flags,
+    #[command(flatten)]
+    log: log::Flags,
     /// Compare one pass over a prompt with llama.cpp's llama-bench instead of answers
     #[arg(long)]
     pass: bool,

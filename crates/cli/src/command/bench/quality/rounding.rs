@@ -4,7 +4,8 @@
 //! larger by a factor. Ways that look at inputs are shown others of the same kind than those the error is taken on.
 
 use anyhow::Result;
-use demask::kernels::{QuantizedWeights, Scales, Weights, gemm, gemm_quantized};
+use demask::kernels::{Bits, QuantizedWeights, Scales, Weights, gemm, gemm_quantized};
+use demask::model::checkpoint::quantized::Packing;
 use demask::plot::Mark;
 use half::f16;
 use rayon::prelude::*;
@@ -25,7 +26,7 @@ const RANK: usize = 96;
 enum Way {
     /// Nearest, scale `max|w| / 7`.
     Plain,
-    /// What `demask quantize` does: the scale of least squared error, large weights counting more.
+    /// The scale of least squared error, large weights counting more.
     Own,
     /// The scale of least squared error, all counting the same.
     Squares,
@@ -33,14 +34,20 @@ enum Way {
     Weighed,
     /// The error of each depth is made up for by the depths after it (GPTQ, Frantar et al. 2022).
     Compensated,
+    /// What `demask quantize` does in groups of 128: as `Own`, with a factor for every 32 depths.
+    Factors,
+    /// The same with each depth weighed by the mean square of its inputs.
+    FactorsWeighed,
 }
 
-const WAYS: [(Way, &str); 5] = [
+const WAYS: [(Way, &str); 7] = [
     (Way::Plain, "q4 max/7"),
     (Way::Squares, "q4, least squares"),
     (Way::Own, "q4"),
     (Way::Weighed, "q4, inputs' squares"),
     (Way::Compensated, "q4, error made up for"),
+    (Way::Factors, "q4 with factors"),
+    (Way::FactorsWeighed, "q4 with factors, inputs' squares"),
 ];
 
 /// All of them.
@@ -73,7 +80,9 @@ pub(super) fn products(groups: &[usize]) -> Result<Report> {
             };
             for &group in groups {
                 add("int8", group, error(&QuantizedWeights::quantize(Weights::F32(&w), N, K, group)?));
-                for (way, label) in WAYS {
+                let factors_fit = Packing::four(group).bits == Bits::FourScaled;
+                let fits = |way| factors_fit || !matches!(way, Way::Factors | Way::FactorsWeighed);
+                for (way, label) in WAYS.into_iter().filter(|(way, _)| fits(*way)) {
                     add(label, group, error(&four(way, &w, group, &factors)?));
                 }
             }
@@ -157,7 +166,12 @@ fn four(way: Way, w: &[f32], group: usize, inputs: &Inputs) -> Result<QuantizedW
     let own = |importance: Option<&[f32]>| {
         QuantizedWeights::quantize_four(Weights::F32(w), N, K, group, importance)
     };
+    let factors = |importance: Option<&[f32]>| {
+        QuantizedWeights::quantize_scaled(Weights::F32(w), N, K, group, importance)
+    };
     Ok(match way {
+        Way::Factors => factors(None)?,
+        Way::FactorsWeighed => factors(Some(&inputs.squares))?,
         Way::Own => own(None)?,
         Way::Squares => own(Some(&[1.0; K]))?,
         Way::Weighed => own(Some(&inputs.squares))?,
