@@ -54,6 +54,16 @@ compare() {
   run lab --chosen "$to/choice" --tasks "$TASKS" "${JUDGE[@]}" "$@" --out "$to/test"
 }
 
+# versus ARGS…: the same test records, told against DEMASK.
+versus() {
+  if [ "${ESTIMATE:-0}" = 1 ]; then return; fi
+  local demask
+  demask=$(grep -m1 '^demask' "$OUT/choice/chosen.txt") || { echo "no DEMASK among what was chosen" >&2; return; }
+  rm -rf "$OUT/versus"
+  cp -r "$OUT/test" "$OUT/versus"
+  run lab --chosen "$OUT/choice" --reference "$demask" --tasks "$TASKS" "${JUDGE[@]}" "$@" --out "$OUT/versus"
+}
+
 # expect GRID ARGS…: seconds of a comparison, by what needs no part that is still to be trained: the whole grid on the validation
 # problems, one configuration of each method and the baseline on the test problems.
 expect() {
@@ -97,6 +107,7 @@ everything() {
     with=(--information "$PARTS/information.safetensors" --sampler-layer "$PARTS/sampler.safetensors" --prior "$PARTS/prior.safetensors")
   fi
   compare "$OUT" related "${EVAL[@]}" "${with[@]}" $(part --policy policy)
+  versus "${EVAL[@]}" "${with[@]}" $(part --policy policy)
   compare "$OUT/learn2pd" related-learn2pd "${EVAL[@]}" $(part --policy final)
   if [ "${ESTIMATE:-0}" = 1 ]; then student=("${MODEL[@]}"); fi
   compare "$OUT/distilled" related-distilled "${how[@]}" "${student[@]}" $(part --predictor student)
