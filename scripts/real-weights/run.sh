@@ -42,11 +42,11 @@ of() {
     name=$1 list=reactions longest=90
     model=$work/models/$name out=$work/results/$name
     case $name in
-    rxnfp) additive=40 cache="--max-tokens 80 --masks-per-response 7" share=0.5 fills=60 grid=60 ;;
-    rxnmapper) additive=20 cache="--max-tokens 80 --masks-per-response 7 --limit 270" share=0.5 fills=30 grid=30 ;;
+    rxnfp) additive=40 cache="--max-tokens 80 --masks-per-response 7" share=0.5 fills=60 ;;
+    rxnmapper) additive=20 cache="--max-tokens 80 --masks-per-response 7 --limit 180" share=0.5 fills=16 ;;
     antiberty)
-        list=antibodies longest=160 additive=12 share=0.3 fills=12 grid=12
-        cache="--max-tokens 200 --masks-per-response 1 --limit 100"
+        list=antibodies longest=160 additive=8 share=0.3 fills=8
+        cache="--max-tokens 200 --masks-per-response 1 --limit 48"
         ;;
     *)
         echo "no model $name: rxnfp, rxnmapper or antiberty" >&2

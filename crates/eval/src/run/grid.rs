@@ -188,22 +188,6 @@ mod tests {
         );
     }
 
-    /// `runs/related.sh`: nobody is given more chances than another.
-    #[test]
-    fn the_related_systems_have_six_configurations_each() {
-        for text in [
-            include_str!("../../../../configs/related.toml"),
-            include_str!("../../../../configs/related-learn2pd.toml"),
-            include_str!("../../../../configs/related-distilled.toml"),
-        ] {
-            let grid = Grid::parse("related", text).unwrap();
-            for (label, own) in &grid.labels {
-                assert_eq!(own.len(), 6, "{label}");
-            }
-            assert_eq!(grid.configurations.len(), 6 * grid.labels.len());
-        }
-    }
-
     #[test]
     fn mistakes_are_named() {
         for (text, hint) in [
