@@ -64,18 +64,18 @@ versus() {
   run lab --chosen "$OUT/choice" --reference "$demask" --tasks "$TASKS" "${JUDGE[@]}" "$@" --out "$OUT/versus"
 }
 
-# expect GRID ARGS…: seconds of a comparison, by what needs no part that is still to be trained: the whole grid on the validation
-# problems, one configuration of each method and the baseline on the test problems.
+# expect GRID ARGS…: seconds of a comparison: the whole grid on the validation problems, one configuration of each method and the
+# baseline on the test problems, by what a decoding takes that needs no part which is still to be trained.
+EACH=0 PROBLEMS=0
 expect() {
-  local grid=$1 said
+  local grid=$1 methods said
   shift
   said=$("$DEMASK" sweep --grid "$grid" --skip-missing --tasks "$TASKS" "${CHOOSE[@]}" --dry-run "$@" --out "$OUT/none" 2> /dev/null |
     sed -n 's/.* on \([0-9]*\) problems*: \([0-9]*\) decodings*, about \([0-9]*\) s by.*/\1 \2 \3/p') || true
-  local configurations methods
+  if [ -n "$said" ]; then read -r PROBLEMS EACH < <(awk '{ print $1, $3 / $2 }' <<< "$said"); fi
   methods=$(grep -c '^\[\[grid\]\]' "$grid")
-  configurations=$((6 * methods + 1))
-  echo "${said:-1 1 0} $configurations $((methods + 1)) ${CHOOSE[1]} ${JUDGE[1]}" |
-    awk '{ print int($3 / $2 * ($1 * $4 + $1 / $6 * $7 * $5)) }' >> "$RESULTS/estimate.txt"
+  awk -v each="$EACH" -v n="$PROBLEMS" -v methods="$methods" -v choose="${CHOOSE[1]}" -v judge="${JUDGE[1]}" \
+    'BEGIN { print int(each * n * (6 * methods + 1 + judge / choose * (methods + 1))) }' >> "$RESULTS/estimate.txt"
 }
 
 everything() {
@@ -120,7 +120,7 @@ if [ $ONLY_ESTIMATE = 1 ]; then
   : > "$RESULTS/estimate.txt"
   ESTIMATE=1 everything
   awk '{ all += $1 } END { printf "decoding will take about %d minutes", (all + 59) / 60 }' "$RESULTS/estimate.txt"
-  echo "; what is trained about $(much 3 45 TRAINING) minutes more on one core (measured on an AMD EPYC, Zen 4)"
+  echo "; what is trained about $(much 3 45 180) minutes more on one core (measured on an AMD EPYC, Zen 4)"
   exit
 fi
 everything
