@@ -32,17 +32,24 @@ JUDGE=(--limit "${LIMIT:-$(much 6 40 200)}" --token-budget 1)
 FOLDER=("${MODEL[@]}")
 case " ${MODEL[*]} " in *" --model "* | *" -m "*) ;; *) FOLDER+=(--model "$ROOT/crates/tiny/checkpoint") ;; esac
 
-# timed NAME FILE ARGS…: a training whose last act is to write FILE, and how long it took in all its sittings.
+# timed NAME FILE ARGS…: a training that leaves FILE behind, and how long it took in all its sittings.
+CLOCK=
+account() {
+  if [ -n "$CLOCK" ]; then echo $(($(cat "$CLOCK" 2> /dev/null || echo 0) + SECONDS - BEGAN)) > "$CLOCK"; fi
+  CLOCK=
+}
+trap account EXIT
 timed() {
-  local name=$1 made=$2 clock=$2.seconds began=$SECONDS
+  local name=$1 made=$2
   shift 2
   if [ "${ESTIMATE:-0}" = 1 ]; then return; fi
   if [ -e "$made.finished" ]; then note "$@"; else
+    CLOCK=$made.seconds BEGAN=$SECONDS
     run "$@"
-    echo $(($(cat "$clock" 2> /dev/null || echo 0) + SECONDS - began)) > "$clock"
+    account
     touch "$made.finished"
   fi
-  echo "$name: $(cat "$clock") s" >> "$OUT/trained.txt"
+  echo "$name: $(cat "$made.seconds") s" >> "$OUT/trained.txt"
 }
 
 # compare FOLDER GRID ARGS…: the grid on validation problems, then what was chosen on test problems, once.

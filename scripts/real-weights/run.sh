@@ -43,7 +43,7 @@ of() {
     model=$work/models/$name out=$work/results/$name
     case $name in
     rxnfp) additive=40 cache="--max-tokens 80 --masks-per-response 7" share=0.5 fills=60 ;;
-    rxnmapper) additive=20 cache="--max-tokens 80 --masks-per-response 7 --limit 180" share=0.5 fills=16 ;;
+    rxnmapper) additive=20 cache="--max-tokens 80 --masks-per-response 5 --limit 160" share=0.5 fills=16 ;;
     antiberty)
         list=antibodies longest=160 additive=8 share=0.3 fills=8
         cache="--max-tokens 200 --masks-per-response 1 --limit 48"
