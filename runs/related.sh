@@ -127,7 +127,8 @@ if [ $ONLY_ESTIMATE = 1 ]; then
   : > "$RESULTS/estimate.txt"
   ESTIMATE=1 everything
   awk '{ all += $1 } END { printf "decoding will take about %d minutes", (all + 59) / 60 }' "$RESULTS/estimate.txt"
-  echo "; what is trained about $(much 3 45 180) minutes more on one core (measured on an AMD EPYC, Zen 4)"
+  # Reckoned of the parts' passes and updates for the embedded model on one core of an AMD EPYC (Zen 4); trained.txt will tell.
+  echo "; what is trained, reckoned and not tried, about $(much 3 25 120) minutes more on one core"
   exit
 fi
 everything
