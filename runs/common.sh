@@ -56,10 +56,15 @@ run() {
     estimate "$@"
     return
   fi
+  note "$@"
+  "$DEMASK" "$@"
+}
+
+# note ARGS…: into the log of commands.
+note() {
   # Where the results went is nobody's business but the one who ran it.
   local said=${*//$RESULTS/results}
   echo "demask ${said//"$ROOT/"/}" >> "$OUT/config.txt"
-  "$DEMASK" "$@"
 }
 
 # estimate ARGS…: seconds of a command that decodes, into FILE; what a sweep has still to choose stands for its defaults.

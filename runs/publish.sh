@@ -113,12 +113,13 @@ if [ -d "$FROM/frontier" ]; then
 fi
 if [ -d "$FROM/related" ]; then
   FOUND=1
-  have related/test/table related/grid/chosen related/trained
+  have related/test/table related/versus/compare related/learn2pd/test/table related/distilled/test/table related/choice/chosen related/trained
   page related-work.md
   insert related < "$FROM/related/test/table.md"
-  insert learn2pd < "$FROM/related/learn2pd/table.md"
-  insert distilled < "$FROM/related/distilled/table.md"
-  insert choice < "$FROM/related/grid/chosen.md"
+  insert versus < "$FROM/related/versus/compare.md"
+  insert learn2pd < "$FROM/related/learn2pd/test/table.md"
+  insert distilled < "$FROM/related/distilled/test/table.md"
+  cat "$FROM"/related{,/learn2pd,/distilled}/choice/chosen.md | insert choice
   block "$FROM/related/trained.txt" | insert trained
   block "$FROM/related/config.txt" | insert commands
   close_page

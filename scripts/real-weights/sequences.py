@@ -8,8 +8,8 @@
     sequences.py split LINES FOLDER V N FOLDER/held-out (the last N lines), validation (the V before them) and train (the
                                         others), each as .jsonl and .txt
 
-The lists are not copied into this repository. A line is one sequence; in a .jsonl the prompt is [CLS] (of a reaction, with
-`--given`, everything up to >>) and the response the rest with [SEP].
+The lists are not copied into this repository. A line is one sequence; in a .jsonl the prompt is [CLS] (with `--given`, of a
+reaction everything up to >>, of a chain all but its last 16 residues) and the response the rest with [SEP].
 """
 
 import csv
@@ -53,7 +53,8 @@ def split(path, folder, validation, held_out, given):
     folder.mkdir(parents=True, exist_ok=True)
 
     def row(line):
-        prompt, response = ("", line) if not given else (line.split(">>")[0] + ">>", line.split(">>")[1])
+        known = 0 if not given else line.index(">>") + 2 if ">>" in line else len(line) - 16
+        prompt, response = line[:known], line[known:]
         return json.dumps({"prompt": f"[CLS]{prompt}", "response": f"{response}[SEP]"}) + "\n"
 
     first, second = len(lines) - held_out - validation, len(lines) - held_out

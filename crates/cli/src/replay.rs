@@ -14,6 +14,8 @@ use demask::decode::replay::{Place, Replay};
 use demask::decode::trace::Trace;
 use demask::model::text::Tokenizer;
 
+use crate::view::besides;
+
 /// One recorded decoding.
 pub struct Panel {
     /// First line.
@@ -33,14 +35,19 @@ impl Panel {
         let (start, end) = trace.header.response;
         let mut replay = Replay::new(&trace.header);
         let (mut frames, mut passes, mut lines, mut forwards) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut beside = (0, 0, 0.0);
         for record in &trace.steps {
             replay.step(record)?;
             let places = replay.places()[start..end].to_vec();
             forwards += record.forwards;
+            beside.0 += record.assistant_rows;
+            beside.1 += record.inner_calls;
+            beside.2 += record.seconds.extra;
+            let beside = besides(beside.0, beside.1, beside.2);
             let budget = record.budget.map_or(String::new(), |b| format!(" · {:.3} of {}", b.used, b.limit));
             let masked = places.iter().filter(|p| p.is_masked()).count();
             lines.push(format!(
-                "step {} · +{} · {masked} masked · NFE {forwards}{budget}",
+                "step {} · +{} · {masked} masked · NFE {forwards}{beside}{budget}",
                 record.step + 1,
                 record.commits.len()
             ));

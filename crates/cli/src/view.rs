@@ -18,7 +18,7 @@ pub struct TerminalView {
     /// Terminal rows of the last frame.
     drawn: u16,
     forwards: usize,
-    besides: [usize; 2],
+    besides: (usize, usize, f64),
     seconds: f64,
     /// Pause after a frame, so that a fast model can be watched.
     pause: Duration,
@@ -29,7 +29,7 @@ pub struct TerminalView {
 impl TerminalView {
     /// A view that decodes tokens with this tokenizer.
     pub fn new(tokenizer: Tokenizer, pause: Duration) -> Self {
-        Self { tokenizer, drawn: 0, forwards: 0, besides: [0; 2], seconds: 0.0, pause, fleeting: false }
+        Self { tokenizer, drawn: 0, forwards: 0, besides: (0, 0, 0.0), seconds: 0.0, pause, fleeting: false }
     }
 
     /// The same, but gone when the text is there.
@@ -71,12 +71,7 @@ impl TerminalView {
         let left = canvas.masked(canvas.response()).len();
         let budget =
             record.budget.map_or(String::new(), |b| format!(" · dependency {:.3} of {}", b.used, b.limit));
-        let [rows, calls] = self.besides;
-        let mut besides =
-            if rows > 0 { format!(" + {}", counted(rows, "assistant row")) } else { String::new() };
-        if calls > 0 {
-            besides += &format!(" + {}", counted(calls, "inner call"));
-        }
+        let besides = besides(self.besides.0, self.besides.1, self.besides.2);
         let line = format!(
             "step {} · {} new · {left} masked · {}{besides} · {:.2} s{budget}",
             record.step + 1,
@@ -91,11 +86,23 @@ impl TerminalView {
     }
 }
 
+/// What was computed besides forward passes: " + 31 assistant rows + 2 inner calls (0.004 s)"; nothing where it is nothing.
+pub fn besides(assistant_rows: usize, inner_calls: usize, seconds: f64) -> String {
+    let mut text = String::new();
+    for (count, what) in [(assistant_rows, "assistant row"), (inner_calls, "inner call")] {
+        if count > 0 {
+            text += &format!(" + {}", counted(count, what));
+        }
+    }
+    if text.is_empty() { text } else { format!("{text} ({seconds:.3} s)") }
+}
+
 impl Observer for TerminalView {
     fn on_step(&mut self, record: &StepRecord, canvas: &Canvas) -> ControlFlow<()> {
         self.forwards += record.forwards;
-        self.besides[0] += record.assistant_rows;
-        self.besides[1] += record.inner_calls;
+        self.besides.0 += record.assistant_rows;
+        self.besides.1 += record.inner_calls;
+        self.besides.2 += record.seconds.extra;
         self.seconds += record.seconds.total();
         // A terminal that went away is no reason to lose the answer.
         let _ = self.draw(record, canvas);

@@ -48,7 +48,7 @@ fn assert_same(got: &Value, trace: &Value, what: &str) {
 #[test]
 fn the_published_loops_by_ids() {
     let llada2 = expected("llada2-toy");
-    for trace in llada2["generate"].as_array().unwrap().iter().step_by(5) {
+    for trace in llada2["generate"].as_array().unwrap() {
         let strategy = format!(
             "llada2:threshold={},steps={},minimal={}",
             trace["threshold"], trace["steps"], trace["minimal_topk"]
@@ -57,7 +57,7 @@ fn the_published_loops_by_ids() {
         let flags = ["--strategy".into(), strategy.clone(), "--eos".into(), eos.into()];
         assert_same(&generate("llada2-toy", trace, &flags), trace, &strategy);
     }
-    for trace in llada2["generate_editing"].as_array().unwrap().iter().step_by(5) {
+    for trace in llada2["generate_editing"].as_array().unwrap() {
         let strategy =
             format!("llada2:threshold={},transfer={}", trace["threshold"], trace["num_to_transfer"]);
         let eos = if trace["eos_early_stop"] == true { "block-fill" } else { "none" };
@@ -69,7 +69,7 @@ fn the_published_loops_by_ids() {
         assert_same(&got, trace, &format!("{strategy} with edits"));
         assert_eq!(got["forwards"], trace["forward_passes"]);
     }
-    for trace in expected("sdar-toy")["generate"].as_array().unwrap().iter().step_by(4) {
+    for trace in expected("sdar-toy")["generate"].as_array().unwrap() {
         let mode = match (trace["order"].as_str().unwrap(), &trace["threshold"]) {
             ("sequential", _) => "sequential".to_owned(),
             (_, Value::Null) => "static".to_owned(),
@@ -79,6 +79,11 @@ fn the_published_loops_by_ids() {
         let got = generate("sdar-toy", trace, &["--strategy".into(), strategy.clone()]);
         assert_same(&got, trace, &strategy);
         assert_eq!(got["cache"], "auto");
+    }
+    for trace in expected("lladamoe-toy")["generate"].as_array().unwrap() {
+        let strategy = format!("low-confidence:steps={}", trace["steps"]);
+        let flags = ["--strategy".into(), strategy.clone(), "--eos".into(), "none".into()];
+        assert_same(&generate("lladamoe-toy", trace, &flags), trace, &strategy);
     }
 }
 

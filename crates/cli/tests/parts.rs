@@ -4,9 +4,10 @@
 mod support;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{PROMPT, demask, fixture};
+use support::{PROMPT, demask, fixture, signal, wait_for};
 
 fn beside(name: &str) -> String {
     Path::new(&fixture()).join("..").join(name).canonicalize().unwrap().display().to_string()
@@ -22,7 +23,7 @@ fn apds_published_traces() {
     let prompts = read(&format!("{model}/expected.json"))["prompts"].clone();
     let traces = read(&beside("apd-toy/expected.json"))["traces"].clone();
     let greedy = |t: &&Value| t["alg"] == "apd" && t["temperature"].as_f64() == Some(0.0);
-    for trace in traces.as_array().unwrap().iter().filter(greedy).step_by(5) {
+    for trace in traces.as_array().unwrap().iter().filter(greedy) {
         let prompt = prompts[trace["prompt"].as_u64().unwrap() as usize].as_array().unwrap();
         let ids: Vec<String> = prompt.iter().map(Value::to_string).collect();
         let mut strategy = format!("apd:r={}", trace["R"]);
@@ -128,4 +129,90 @@ fn every_part_is_trained_used_and_refused_elsewhere() {
     assert_eq!(used.code, 0, "{}", used.err);
     let unchecked = demask(&[&["train", "policy"], &asked[..], &["--out", &at("x.safetensors")]].concat());
     assert!(unchecked.code != 0 && unchecked.err.contains("task:NAME"), "{}", unchecked.err);
+}
+
+/// Known cells among the masks, by ids: what the published copula drew, chunk by chunk.
+#[test]
+fn the_copulas_of_the_published_function_by_ids() {
+    let (model, assistant) = (fixture(), beside("apd-toy/verifier"));
+    let prompts = read(&format!("{model}/expected.json"))["prompts"].clone();
+    for case in read(&beside("dcd-toy/expected.json"))["cases"].as_array().unwrap() {
+        let prompt = prompts[case["prompt"].as_u64().unwrap() as usize].as_array().unwrap();
+        let cell = |i: usize| case["known"].get(i.to_string()).map_or("1".into(), Value::to_string);
+        let ids: Vec<String> = prompt.iter().map(Value::to_string).chain((0..40).map(cell)).collect();
+        let strategy = format!("copula:steps={}", case["steps"]);
+        let (ids, flags) = (ids.join(","), ["--temperature", "0", "--eos", "none", "--json"]);
+        let asked = ["infill", "--model", &model, "--assistant", &assistant, "--ids", &ids, "-s", &strategy];
+        let run = demask(&[&asked[..], &flags].concat());
+        assert_eq!(run.code, 0, "{strategy}: {}", run.err);
+        let got: Value = serde_json::from_str(&run.out).unwrap();
+        let want = case["response_to_eos"].as_array().unwrap();
+        let ours = &got["token_ids"].as_array().unwrap()[prompt.len()..];
+        assert_eq!(ours[..want.len()], want[..], "{case}");
+        let passes = got["passes"].as_array().unwrap();
+        assert_eq!(passes.len() as u64, case["steps"].as_u64().unwrap());
+        // Two passes a step, and a row of the assistant for each drawn token, wherever passes are told.
+        assert!(passes.iter().all(|p| p["forwards"] == 2 && p["assistant_rows"].as_u64() > Some(0)), "{got}");
+        assert!(got["metrics"]["seconds"]["extra"].as_f64() > Some(0.0));
+    }
+    let without = demask(&["infill", "--model", &model, "--ids", "5,6,7", "-s", "entropy"]);
+    assert!(without.code != 0 && without.err.contains("mask"), "{}", without.err);
+}
+
+/// What learns from rewards and from divergences, on the embedded model; the program tells what it costs besides passes.
+#[test]
+fn rewards_and_divergences_are_learned_through_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (policy, cache, information) = (at("policy.safetensors"), at("cache"), at("information.safetensors"));
+    let few = ["--steps", "2", "--batch", "1", "--group", "2", "--held", "2", "--hidden", "16", "-n", "24"];
+    let train = [&["train", "policy", "--data", "task:arith", "--limit", "4"], &few[..], &["--out", &policy]];
+    let run = demask(&train.concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("less the reward of threshold:threshold=0.9"), "{}", run.out);
+    let ask = ["generate", "-q", "-n", "16", "--stats", "What is 3 plus 4?"];
+    let used = demask(&[&ask[..], &["-s", "policy", "--policy", &policy]].concat());
+    assert!(used.code == 0 && used.err.contains("inner call"), "{}", used.err);
+
+    let make = ["tv-cache", "generate", "--data", "task:arith", "--limit", "12", "--masks-per-response", "1"];
+    let run = demask(&[&make[..], &["--divergence", "--out", &cache]].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let train =
+        ["train", "predictor", "--cache", &cache, "--target", "kl", "--epochs", "1", "--validation", "0.3"];
+    let run = demask(&[&train[..], &["--out", &information]].concat());
+    assert!(run.code == 0 && run.out.contains("best constant"), "{} {}", run.out, run.err);
+    let used = demask(&[&ask[..], &["-s", "mi", "--information", &information]].concat());
+    assert_eq!(used.code, 0, "{}", used.err);
+    // A predictor of the one is none of the other.
+    let swapped = demask(&[&ask[..], &["-s", "demask", "--predictor", &information]].concat());
+    assert!(swapped.code != 0 && !swapped.err.contains("panicked"), "{}", swapped.err);
+}
+
+#[test]
+fn a_stopped_distillation_goes_on_to_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let line = |i: usize| serde_json::json!({ "prompt": PROMPT.replace(" 7 ", &format!(" {} ", 2 + i)), "response": "26" });
+    std::fs::write(at("data.jsonl"), (0..8).map(|i| line(i).to_string() + "\n").collect::<String>()).unwrap();
+    let (model, data) = (fixture(), at("data.jsonl"));
+    let call = |out: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_demask"));
+        command.args(["train", "distill", "--model", &model, "--data", &data, "--raw", "--length", "16"]);
+        command.args(["--steps", "800", "--batch-tokens", "160", "--out", out]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let (whole, cut) = (at("whole"), at("cut"));
+    assert!(call(&whole).output().unwrap().status.success());
+    let mut child = call(&cut).spawn().unwrap();
+    // What is exported after an eighth of the updates.
+    let begun = Path::new(&cut).join("export/model.safetensors");
+    wait_for(&mut child, "an eighth of the updates", || begun.exists());
+    signal("INT", child.id());
+    let stopped = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&stopped.stdout).into_owned();
+    assert!(said.contains("the same command continues"), "it was over before it could be stopped: {said}");
+    assert!(call(&cut).output().unwrap().status.success());
+    let weights = |out: &str| std::fs::read(Path::new(out).join("export/model.safetensors")).unwrap();
+    assert_eq!(weights(&whole), weights(&cut));
 }

@@ -53,7 +53,7 @@ impl StepCost {
 }
 
 impl StepCost {
-    /// The part of the selection's time that layers run again took.
+    /// The part of the selection's time that a trained part took.
     pub(crate) fn inner(&mut self, seconds: f64) {
         let seconds = (seconds / self.beside).min(self.seconds.select);
         self.seconds.select -= seconds;

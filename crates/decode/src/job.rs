@@ -90,7 +90,7 @@ pub struct Totals {
     /// Rows that a second model computed.
     #[serde(default)]
     pub assistant_rows: usize,
-    /// Layers run again within steps, besides whole passes.
+    /// Calls of a small trained part (layer, policy, prior), besides whole passes.
     #[serde(default)]
     pub inner_calls: usize,
     /// Tokens written by steps (not by EOS filling), less those masked again.

@@ -57,7 +57,7 @@ pub struct Metrics {
     pub rounds: usize,
     /// Rows that a second model computed.
     pub assistant_rows: usize,
-    /// Layers run again within steps, besides whole passes.
+    /// Calls of a small trained part (layer, policy, prior), besides whole passes.
     pub inner_calls: usize,
     /// Tokens written by steps, those behind the end of the text too.
     pub committed: usize,

@@ -129,7 +129,7 @@ pub struct StepRecord {
     /// Rows that a second model computed.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub assistant_rows: usize,
-    /// Layers run again within the step, besides whole passes.
+    /// Calls of a small trained part (layer, policy, prior), besides whole passes.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub inner_calls: usize,
     /// A position that its own row predicted, whatever the model's shift (APD with a window of 0).
@@ -188,7 +188,7 @@ pub struct Seconds {
     pub marginals: f64,
     /// Dependency and selection.
     pub select: f64,
-    /// A second model, or layers run again within the step; no part of `select`.
+    /// A second model, or a small trained part; no part of `select`.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub extra: f64,
 }

@@ -217,6 +217,10 @@ fn what_cannot_be_done_is_refused_with_a_sentence() {
     assert!(refused("copula", &context, blocks()).contains("leave out the block length"));
     let cached = || Options { cache: "dual".parse().unwrap(), ..Options::default() };
     assert!(refused("apd:window=4", &context, cached()).contains("its own window"));
+    assert!(refused("token-order:lookahead=4", &context, blocks()).contains("leave out the block length"));
+    assert!(refused("token-order:window=4", &context, cached()).contains("its own window"));
+    let guided = Options { guidance: 0.5, ..Options::default() };
+    assert!(refused("token-order:lookahead=4", &context, guided).contains("guidance"));
     let alone = Context { assistant: None, ..context.clone() };
     assert!(refused("apd", &alone, Options::default()).contains("needs an assistant"));
     // LLaDA's rows predict their own position.
@@ -309,52 +313,40 @@ fn the_published_loop_with_its_draws_is_reproduced_by_these_models() {
 }
 
 #[test]
-fn left_to_right_is_token_order_with_a_trailing_cache() {
+fn left_to_right_is_token_order_with_apds_bounds() {
     let (backbone, context) = (support::backbone(), support::context());
     let mut count = 0;
     for trace in fixture("apd-toy/expected.json")["traces"].as_array().unwrap() {
-        if trace["alg"] != "leftright" || !trace["M"].is_null() {
+        if trace["alg"] != "leftright" {
             continue;
         }
-        let cache = trace["W"].as_u64().map_or("none".into(), |w| format!("trailing:window={w}"));
-        let options = Options { cache: cache.parse().unwrap(), ..Options::default() };
-        let canvas = Canvas::generate(&prompt(&trace["prompt"]), 40, &backbone.spec().ids).unwrap();
-        let strategy = format!("token-order:k={}", trace["tokens_per_step"]);
-        let (job, _) = run(&backbone, &context, canvas, &strategy, options);
-        let start = job.canvas().response().start;
-        let want = support::ids(&trace["response"]);
-        let want = want.split(|&t| t == MASK).next().unwrap();
-        assert_eq!(to_eos(&job.canvas().tokens()[start..]), to_eos(want), "{strategy} {cache}");
-        count += 1;
-    }
-    assert_eq!(count, 9);
-}
-
-/// The same loop with the canvas cut off, which only `apd` offers: the draft's first tokens are kept unseen.
-#[test]
-fn left_to_right_traces_with_a_lookahead() {
-    let backbone = support::backbone();
-    let mut count = 0;
-    for trace in fixture("apd-toy/expected.json")["traces"].as_array().unwrap() {
-        let Some(lookahead) = trace["M"].as_u64().filter(|_| trace["alg"] == "leftright") else { continue };
-        let mut tokens = prompt(&trace["prompt"]);
-        let start = tokens.len();
-        tokens.resize(start + 40, MASK);
-        let per_step = trace["tokens_per_step"].as_u64().unwrap() as usize;
-        let mut at = start;
-        while at < tokens.len() && !tokens[start..].contains(&EOS) {
-            let end = (at + lookahead as usize).min(tokens.len());
-            let predict: Vec<usize> = (at..end).collect();
-            let rows = logits(&backbone, &tokens[..end], &predict);
-            for row in rows.iter().take(per_step) {
-                tokens[at] = best(row.iter().map(|&z| f64::from(z)));
-                at += 1;
+        let mut strategy = format!("token-order:k={}", trace["tokens_per_step"]);
+        for (key, name) in [("M", "lookahead"), ("W", "window")] {
+            if let Some(value) = trace[key].as_u64() {
+                strategy += &format!(",{name}={value}");
             }
         }
-        assert_eq!(tokens[start..], support::ids(&trace["response"]), "prompt {}", trace["prompt"]);
+        let same = |strategy: &str, options: Options| {
+            let canvas = Canvas::generate(&prompt(&trace["prompt"]), 40, &backbone.spec().ids).unwrap();
+            let (job, records) = run(&backbone, &context, canvas, strategy, options);
+            let start = job.canvas().response().start;
+            let want = support::ids(&trace["response"]);
+            let want = want.split(|&t| t == MASK).next().unwrap();
+            assert_eq!(to_eos(&job.canvas().tokens()[start..]), to_eos(want), "{strategy}");
+            assert_eq!(records.len(), trace["accepted"].as_array().unwrap().len(), "{strategy}");
+        };
+        same(&strategy, Options::default());
+        // The window is the cache `trailing` by another name.
+        if let (Some(window), None) = (trace["W"].as_u64(), trace["M"].as_u64()) {
+            let cache = format!("trailing:window={window}").parse().unwrap();
+            same(
+                &format!("token-order:k={}", trace["tokens_per_step"]),
+                Options { cache, ..Options::default() },
+            );
+        }
         count += 1;
     }
-    assert_eq!(count, 2);
+    assert_eq!(count, 11);
 }
 
 /// Two passes of the published code with what both models said: this engine's models say the same, and accept the same.

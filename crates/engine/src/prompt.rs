@@ -18,6 +18,8 @@ pub enum Prompt {
     Chat(Vec<Message>),
     /// Token ids as they are.
     Tokens(Vec<u32>),
+    /// Token ids whose masks are to be filled; everything else stays as it is.
+    Gaps(Vec<u32>),
     /// A text whose gaps (`[MASK]`, `[MASK:5]`) are to be filled; everything else stays as it is.
     Infill {
         /// What stands in front; it is not part of the answer.
@@ -93,7 +95,7 @@ impl Model {
             Prompt::User(message) => Ok(self.text().user(message)?.1),
             Prompt::Raw(text) => Ok(self.tokenizer().encode(text)?),
             Prompt::Chat(messages) => Ok(self.text().conversation(messages)?.1),
-            Prompt::Tokens(ids) => Ok(ids.clone()),
+            Prompt::Tokens(ids) | Prompt::Gaps(ids) => Ok(ids.clone()),
             Prompt::Infill { before, text } => {
                 let mut ids = before.as_ref().map_or(Ok(Vec::new()), |prompt| self.encode(prompt))?;
                 ids.extend(self.text().with_gaps(text)?);
@@ -105,10 +107,13 @@ impl Model {
     /// The canvas of a prompt, and which part of it will be the answer.
     pub(crate) fn draft(&self, prompt: &Prompt, decoding: &Decoding) -> Result<(Canvas, Shown)> {
         let ids = self.encode(prompt)?;
-        let Prompt::Infill { before, .. } = prompt else {
-            return Ok((self.canvas(&ids, decoding)?, Shown::Response));
+        let start = match prompt {
+            Prompt::Gaps(_) => 0,
+            Prompt::Infill { before, .. } => {
+                before.as_ref().map_or(Ok(0), |prompt| self.encode(prompt).map(|ids| ids.len()))?
+            }
+            _ => return Ok((self.canvas(&ids, decoding)?, Shown::Response)),
         };
-        let start = before.as_ref().map_or(Ok(0), |prompt| self.encode(prompt).map(|ids| ids.len()))?;
         Ok((self.infill_canvas(&ids)?, Shown::From(start)))
     }
 }

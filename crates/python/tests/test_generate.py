@@ -26,11 +26,21 @@ def test_an_answer_tells_what_it_cost(model: demask.Model) -> None:
     assert model.decode(out.token_ids) == out.text
     assert out.trace is not None and len(out.trace) == out.steps
     assert sum(step.forwards for step in out.trace) == out.forwards
+    assert (out.assistant_rows, out.inner_calls, out.besides) == (0, 0, "")
     written = {commit.position: commit.token for step in out.trace for commit in step.commits}
     start = len(model.encode(QUESTION))
     for at, token in enumerate(out.token_ids):
         assert written[start + at] == token
     assert out.seconds > 0
+
+
+
+def test_what_a_second_model_computed_stands_beside_the_passes(model: demask.Model) -> None:
+    out = model.generate(QUESTION, strategy="apd", max_new_tokens=32)
+    assert out.assistant_rows > 0 and out.inner_calls == 0
+    assert out.trace is not None and sum(step.assistant_rows for step in out.trace) == out.assistant_rows
+    assert f"{out.forwards} forward passes + {out.assistant_rows} assistant rows" in repr(out)
+    assert out.metrics["seconds"]["extra"] > 0
 
 
 def test_a_batch_answers_like_its_members(model: demask.Model) -> None:

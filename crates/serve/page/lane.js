@@ -121,13 +121,14 @@ export class Lane {
   }
 
   #cost() {
-    const { steps, forwards, tokens, assistantRows, innerCalls, seconds: spent } = this.run.cost(this.count);
+    const { steps, forwards, tokens, assistantRows, innerCalls, extra, seconds: spent } = this.run.cost(this.count);
     const all = this.run.cost(this.run.steps.length);
     const pairs = [["steps", String(steps), "one iteration of the decoder each"]];
     // What a step costs besides one pass is shown wherever a strategy pays it.
     if (all.forwards !== all.steps) pairs.push(["passes", String(forwards), "forward passes of the model, several in a step"]);
     if (all.assistantRows) pairs.push(["assistant rows", String(assistantRows), "rows that the second model computed"]);
-    if (all.innerCalls) pairs.push(["inner calls", String(innerCalls), "layers run again within a step"]);
+    if (all.innerCalls) pairs.push(["inner calls", String(innerCalls), "calls of a small trained part (a layer, a policy, a prior) within a step"]);
+    if (all.assistantRows || all.innerCalls) pairs.push(["their time", seconds(extra), "of the second model or the trained part; within the model time"]);
     pairs.push(
       ["tokens", String(tokens), "tokens before the end of the text"],
       ["per pass", forwards ? (tokens / forwards).toFixed(1) : "–", "tokens before the end for each forward pass"],

@@ -61,7 +61,8 @@ export class Run {
     return null;
   }
 
-  /** Steps, passes, tokens before the end of the text, and seconds, after `count` steps. */
+  /** Steps, passes, what was computed besides them and its seconds (`extra`), tokens before the end of the text, and all
+   *  seconds, after `count` steps. */
   cost(count) {
     const steps = this.steps.slice(0, count);
     const sum = (of) => steps.reduce((total, step) => total + of(step), 0);
@@ -74,6 +75,7 @@ export class Run {
       tokens: written.length,
       assistantRows: sum((step) => step.assistant_rows ?? 0),
       innerCalls: sum((step) => step.inner_calls ?? 0),
+      extra: sum((step) => step.seconds.extra ?? 0),
       seconds: sum((step) => step.seconds.forward + step.seconds.marginals + step.seconds.select + (step.seconds.extra ?? 0)),
     };
   }

@@ -69,9 +69,15 @@ export class Stage {
     const spent = few.seconds <= many.seconds
       ? `${times(many.seconds, few.seconds)}× less time (${seconds(few.seconds)} against ${seconds(many.seconds)})`
       : `${times(few.seconds, many.seconds)}× more time (${seconds(few.seconds)} against ${seconds(many.seconds)})`;
+    // Passes hide what a second model or a trained part computed.
+    const beside = [fast, slow].flatMap((i) => {
+      const counts = [[costs[i].assistantRows, "assistant row"], [costs[i].innerCalls, "inner call"]];
+      return counts.filter(([count]) => count).map(([count, what]) => `${counted(count, what)} of ${runs[i].strategy.split(":")[0]}`);
+    });
+    const besides = beside.length ? ` (besides passes: ${beside.join(", ")})` : "";
     const texts = runs.map((run) => run.done.text);
     const same = texts.includes(null) ? "" : texts[0] === texts[1] ? ", with the same text" : ", with different texts";
-    at("outcome").textContent = `${lead} and ${spent}${same}.`;
+    at("outcome").textContent = `${lead}${besides} and ${spent}${same}.`;
   }
 
   #show(count) {

@@ -145,7 +145,7 @@ impl Metrics {
         page.one(
             "demask_inner_calls_total",
             "counter",
-            "Layers run again within steps, besides whole passes.",
+            "Calls of a small trained part (layer, policy, prior), besides whole passes.",
             work.inner_calls,
         );
         page.one("demask_commits_total", "counter", "Places that steps have written.", work.committed);

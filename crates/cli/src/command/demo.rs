@@ -13,6 +13,7 @@ use demask::{Decoding, Model, Prompt, counted};
 
 use crate::args::{CanvasArgs, ModelArgs, announce};
 use crate::replay::{Panel, play};
+use crate::view::besides;
 
 /// Shows prompts to try, and DEMASK beside one-token decoding on one of them
 #[derive(Debug, clap::Args)]
@@ -85,18 +86,21 @@ fn compare(args: &Args, model: &Model, suite: &Generated) -> Result<()> {
         let score = suite.score(args.problem, &answer.text)?;
         let verdict = if score.correct { "right" } else { "wrong" };
         panels.push(Panel::new(answer.strategy.clone(), &trace, &model.ids().eos).map_err(Error::msg)?);
-        lines.push((answer.strategy, answer.metrics.forwards, verdict, answer.text));
+        let m = &answer.metrics;
+        let beside = besides(m.assistant_rows, m.inner_calls, m.seconds.extra);
+        lines.push((
+            answer.strategy,
+            format!("{}{beside}", counted(m.forwards, "forward pass")),
+            verdict,
+            answer.text,
+        ));
     }
     if std::io::stdout().is_terminal() {
         play(&panels, model.tokenizer(), Duration::from_millis(args.pause))?;
         println!();
     }
-    for (strategy, forwards, verdict, answer) in lines {
-        println!(
-            "{strategy}: {}, {verdict}\n  {}",
-            counted(forwards, "forward pass"),
-            answer.trim().replace('\n', "\n  ")
-        );
+    for (strategy, cost, verdict, answer) in lines {
+        println!("{strategy}: {cost}, {verdict}\n  {}", answer.trim().replace('\n', "\n  "));
     }
     Ok(())
 }

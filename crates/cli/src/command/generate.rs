@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::{DecodeArgs, ModelArgs};
 use crate::progress::ProgressLine;
-use crate::view::TerminalView;
+use crate::view::{TerminalView, besides};
 
 /// Generates text from a prompt
 #[derive(Debug, clap::Args)]
@@ -107,16 +107,26 @@ pub fn run(args: &Args) -> Result<()> {
     if args.prompt_ids.is_none() || !args.show.json {
         return show(&answer, &args.show);
     }
-    if args.show.stats {
-        tell(&answer);
+    let recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+    show_ids(&answer, &recorder.records, &model, decoding.block_length, &args.show)
+}
+
+/// Prints an answer to token ids as JSON, with what every pass did.
+pub fn show_ids(
+    answer: &Answer,
+    records: &[StepRecord],
+    model: &Model,
+    block_length: Option<usize>,
+    args: &ShowArgs,
+) -> Result<()> {
+    if args.stats {
+        tell(answer);
     }
     let start = answer.canvas.response().start;
-    let first =
-        model.backbone().spec().grid(start, decoding.block_length).map_or(0, |grid| grid.index(start));
-    let recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut object = object(&answer);
+    let first = model.backbone().spec().grid(start, block_length).map_or(0, |grid| grid.index(start));
+    let mut object = object(answer);
     object["answer_ids"] = json!(answer.canvas.answer());
-    object["passes"] = recorder.records.iter().map(|record| pass(record, first)).collect();
+    object["passes"] = records.iter().map(|record| pass(record, first)).collect();
     writeln!(std::io::stdout().lock(), "{object}")?;
     Ok(())
 }
@@ -138,7 +148,8 @@ fn pass(record: &StepRecord, first_block: usize) -> Value {
     let ((positions, tokens), (edited, edited_tokens)) = (column(&commits), column(&edits));
     json!({
         "block": first_block + record.block, "positions": positions, "tokens": tokens, "edited": edited,
-        "edited_tokens": edited_tokens, "computed_rows": record.computed_rows,
+        "edited_tokens": edited_tokens, "computed_rows": record.computed_rows, "forwards": record.forwards,
+        "assistant_rows": record.assistant_rows, "inner_calls": record.inner_calls,
     })
 }
 
@@ -193,13 +204,9 @@ pub fn tell(answer: &Answer) {
             counted(m.rounds, "round")
         );
     }
-    if m.assistant_rows + m.inner_calls > 0 {
-        let rows = counted(m.assistant_rows, "row");
-        eprintln!(
-            "besides: {rows} of the assistant, {}, {:.3} s",
-            counted(m.inner_calls, "inner call"),
-            s.extra
-        );
+    let besides = besides(m.assistant_rows, m.inner_calls, s.extra);
+    if !besides.is_empty() {
+        eprintln!("besides passes:{}", besides.trim_start_matches(" +"));
     }
 }
 

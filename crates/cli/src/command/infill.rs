@@ -1,18 +1,25 @@
 //! `demask infill`: decides the gaps of a text; everything else stays as it is.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use anyhow::Result;
+use demask::decode::observer::Recorder;
 use demask::engine::gaps;
 use demask::{Error, Prompt};
 
 use crate::Usage;
 use crate::args::{DecodeArgs, ModelArgs};
-use crate::command::generate::{ShowArgs, show};
+use crate::command::generate::{ShowArgs, show, show_ids};
 
 /// Fills the gaps of a text: [MASK] is one token, [MASK:5] is five
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The text with its gaps
-    pub text: String,
+    #[arg(required_unless_present = "ids")]
+    pub text: Option<String>,
+    /// The text as token ids, the mask's own id for every gap; a checkpoint folder without a tokenizer will do
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', conflicts_with_all = ["text", "prompt"])]
+    pub ids: Option<Vec<u32>>,
     /// A prompt in front, which stays fixed and is not printed
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
@@ -26,17 +33,29 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    // A misspelt gap is told before anything is loaded.
-    gaps::split(&args.text).map_err(demask::Error::from)?;
-    let model = args.model.open()?;
-    let prompt = Prompt::infill(&args.text);
-    let prompt = match &args.prompt {
-        Some(before) => prompt.behind(before),
-        None => prompt,
+    let (model, prompt) = match (&args.ids, &args.text) {
+        (Some(ids), _) => (args.model.open_by_ids()?, Prompt::Gaps(ids.clone())),
+        (None, text) => {
+            let text = text.as_deref().unwrap_or_default();
+            // A misspelt gap is told before anything is loaded.
+            gaps::split(text).map_err(demask::Error::from)?;
+            let prompt = Prompt::infill(text);
+            let prompt = match &args.prompt {
+                Some(before) => prompt.behind(before),
+                None => prompt,
+            };
+            (args.model.open()?, prompt)
+        }
     };
-    let generate = model.generate(prompt).decoding(args.decode.decoding_with(&model));
+    let decoding = args.decode.decoding_with(&model);
+    let recorder = Arc::new(Mutex::new(Recorder::default()));
+    let generate = model.generate(prompt).decoding(decoding.clone()).observer(recorder.clone());
     let answer = args.show.watched(generate, &model).run().map_err(hint)?;
-    show(&answer, &args.show)
+    if args.ids.is_none() || !args.show.json {
+        return show(&answer, &args.show);
+    }
+    let recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+    show_ids(&answer, &recorder.records, &model, decoding.block_length, &args.show)
 }
 
 fn hint(error: Error) -> anyhow::Error {

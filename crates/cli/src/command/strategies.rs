@@ -114,6 +114,8 @@ fn one(name: &str, chosen: Option<Option<&Chosen>>) -> Result<String> {
 
 /// How the paper's strategy is used: the page a practitioner reads.
 const DEMASK: &str = include_str!("strategies/demask.md");
+/// How published loops are spelt.
+const PUBLISHED: &str = include_str!("strategies/published.md");
 
 fn cost(cost: Cost) -> &'static str {
     match cost {
@@ -182,9 +184,13 @@ fn markdown() -> Result<String> {
          | `codd` | `--prior FILE`, `prior.safetensors` | `demask train prior` |\n\n\
          A part is refused on another backbone than its own. `demask train distill` changes the model itself (dParallel); any strategy \
          decodes it,\n`entropy-threshold` as published. ADAS is `discount=` of the ranked strategies. Position contrastive guidance is known \
-         by its abstract\nonly, so `pcg-like` is a reconstruction and says so.\n\n\
-         | strategy | meaning | a step costs | source |\n|---|---|---|---|\n",
+         by its abstract\nonly, so `pcg-like` is a reconstruction and says so.\n\n",
     );
+    writeln!(
+        out,
+        "{}\n\n| strategy | meaning | a step costs | source |\n|---|---|---|---|",
+        PUBLISHED.trim()
+    )?;
     let row = |out: &mut String, about: &About| {
         let (name, link) = (about.name, about.name.replace(' ', "-"));
         writeln!(

@@ -24,6 +24,10 @@ pub struct Args {
     /// given several times
     #[arg(long, default_value = "paper", value_name = "NAME|FILE")]
     grid: Vec<String>,
+    /// Leave out what this model cannot run, for want of a predictor, a head, an assistant or a trained part, as the built-in
+    /// grids do
+    #[arg(long)]
+    skip_missing: bool,
     /// Only the strategies of these names
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
@@ -56,10 +60,15 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     args.eval.check()?;
     let model = args.eval.open(host)?;
     // A grid of this program's own is for every model; one of the user's is meant as it is.
-    if args.grid.iter().all(|name| built_in(name).is_some()) {
+    if args.skip_missing || args.grid.iter().all(|name| built_in(name).is_some()) {
         let all = grid.configurations.len();
         grid.configurations.retain(|configuration| model.can_run(configuration));
         let left = all - grid.configurations.len();
+        if grid.configurations.is_empty() {
+            usage!(
+                "this model can run none of the grid, for want of a predictor, an assistant or a trained part"
+            );
+        }
         if left > 0 {
             host.note(&format!(
                 "{} left out, for want of a predictor, a head, an assistant or a trained part",

@@ -17,10 +17,26 @@ use demask_model::Rows;
 
 use crate::error::{Error, Result};
 use crate::job::Options;
-use crate::registry::{Cost, Entry, Kind, Param};
+use crate::registry::{Cost, Entry, Kind, Param, Values};
 use crate::rng::Purpose;
 use crate::rule::kept_rows;
 use crate::strategy::{Draft, Drawn, Keep, Needs, Selection, Step, Stop, Strategy, TokenRule};
+
+/// Cells that take part.
+pub(super) const LOOKAHEAD: Param = Param {
+    key: "lookahead",
+    default: "",
+    kind: Kind::Count,
+    help: "cells from the first mask on; the canvas is cut off behind them (all if not given)",
+};
+/// Rows computed afresh.
+pub(super) const WINDOW: Param = Param {
+    key: "window",
+    default: "",
+    kind: Kind::Whole,
+    help: "rows recomputed up to the first token of the last pass; earlier ones keep keys and values (all if not given); \
+           with 0, as in the published code, each pass's first token keeps the keys of its mask for ever",
+};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "apd",
@@ -35,19 +51,8 @@ pub(super) const ENTRY: Entry = Entry {
             kind: Kind::Number(0.0, 1.0),
             help: "weight of the model beside its assistant",
         },
-        Param {
-            key: "lookahead",
-            default: "",
-            kind: Kind::Count,
-            help: "cells from the first mask on; the canvas is cut off behind them (all if not given)",
-        },
-        Param {
-            key: "window",
-            default: "",
-            kind: Kind::Whole,
-            help: "rows recomputed up to the first token of the last pass; earlier ones keep keys and values (all if not given); \
-                   with 0, as in the published code, each pass's first token keeps the keys of its mask for ever",
-        },
+        LOOKAHEAD,
+        WINDOW,
         Param {
             key: "rule",
             default: "greedy",
@@ -58,8 +63,7 @@ pub(super) const ENTRY: Entry = Entry {
     build: |values| {
         Ok(Box::new(Apd {
             r: values.number("r"),
-            lookahead: values.count("lookahead"),
-            window: values.count("window"),
+            bounds: Bounds::of(values),
             coupled: values.text("rule") == "coupled",
             drafted: Vec::new(),
             answer: None,
@@ -67,29 +71,33 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-struct Apd {
-    r: f64,
+/// What of the canvas takes part in a pass, as in the published loop.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bounds {
     lookahead: Option<usize>,
     window: Option<usize>,
-    coupled: bool,
-    /// A token for each mask of the step.
-    drafted: Vec<u32>,
-    /// The assistant's logits from the first mask on.
-    answer: Option<Rows>,
 }
 
-impl Strategy for Apd {
-    fn needs(&self) -> Needs {
-        let (lookahead, window) = (self.lookahead, self.window);
-        Needs { keep: Keep::All, assistant: true, lookahead, window, ..Needs::default() }
+impl Bounds {
+    /// As a caller chose; nothing of a strategy that does not offer them.
+    pub(super) fn of(values: &Values<'_>) -> Self {
+        Self { lookahead: values.count("lookahead"), window: values.count("window") }
     }
 
-    fn check(&self, options: &Options) -> Result<()> {
-        let refuse = |why: &str| Err(Error::Refused { strategy: "apd".into(), why: why.into() });
-        if options.block_length.is_some() {
-            return refuse("goes from left to right over the whole response; leave out the block length");
-        }
+    /// Asks for them.
+    pub(super) fn needs(self, needs: Needs) -> Needs {
+        Needs { lookahead: self.lookahead, window: self.window, ..needs }
+    }
+
+    /// Refuses what cannot be had beside them.
+    pub(super) fn check(self, strategy: &str, options: &Options) -> Result<()> {
+        let refuse = |why: &str| Err(Error::Refused { strategy: strategy.into(), why: why.into() });
         let own = self.lookahead.is_some() || self.window.is_some();
+        if own && options.block_length.is_some() {
+            return refuse(
+                "goes from left to right over the whole response with lookahead or window; leave out the block length",
+            );
+        }
         if own && !["none", "auto"].contains(&options.cache.name()) {
             return refuse(
                 "keeps its own window of keys and values; leave out the cache, lookahead or window",
@@ -101,6 +109,30 @@ impl Strategy for Apd {
             );
         }
         Ok(())
+    }
+}
+
+struct Apd {
+    r: f64,
+    bounds: Bounds,
+    coupled: bool,
+    /// A token for each mask of the step.
+    drafted: Vec<u32>,
+    /// The assistant's logits from the first mask on.
+    answer: Option<Rows>,
+}
+
+impl Strategy for Apd {
+    fn needs(&self) -> Needs {
+        self.bounds.needs(Needs { keep: Keep::All, assistant: true, ..Needs::default() })
+    }
+
+    fn check(&self, options: &Options) -> Result<()> {
+        if options.block_length.is_some() {
+            let why = "goes from left to right over the whole response; leave out the block length";
+            return Err(Error::Refused { strategy: "apd".into(), why: why.into() });
+        }
+        self.bounds.check("apd", options)
     }
 
     fn draft(&mut self, step: &Step<'_>) -> Result<Option<Draft>> {

@@ -8,6 +8,7 @@
 //! either side. Ties go left.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use demask_kernels::{SoftmaxStats, softmax_stats};
 
@@ -90,7 +91,9 @@ impl Strategy for Codd {
             let scores: Vec<f32> = step.marginals.iter().map(|m| (self.order)(&m.raw)).collect();
             return Ok(self.schedule.best(step, &scores));
         }
+        let begun = Instant::now();
         let joined = self.join(step, rows);
+        let inner_seconds = begun.elapsed().as_secs_f64();
         let stats: Vec<SoftmaxStats> = joined.iter().map(|row| softmax_stats(row)).collect();
         let scores: Vec<f32> = stats.iter().map(self.order).collect();
         let selection = self.schedule.best(step, &scores);
@@ -101,7 +104,7 @@ impl Strategy for Codd {
             Drawn { token, probability: (rows.row(i)[token as usize] - lse).exp() }
         };
         let tokens = TokenRule::Given(selection.chosen.iter().map(drawn).collect());
-        Ok(Selection { tokens, ..selection })
+        Ok(Selection { tokens, inner_calls: 1, inner_seconds, ..selection })
     }
 }
 

@@ -303,7 +303,7 @@ pub struct Selection {
     pub budget: Option<Budget>,
     /// The dependency matrix the choice was made with, where there is one.
     pub dependency: Option<Dependency>,
-    /// Layers it ran again within the step, besides whole passes.
+    /// Calls of a small trained part (layer, policy, prior), besides whole passes.
     pub inner_calls: usize,
     /// Seconds of those.
     pub inner_seconds: f64,

@@ -8,6 +8,7 @@
 //! rows were not computed keep the confidence they had.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::canvas::Cell;
 use crate::error::{Error, Result};
@@ -157,7 +158,9 @@ impl Strategy for Learned {
             }
         }
         let time = step.index as f32 / response.len() as f32;
+        let begun = Instant::now();
         let logits = self.policy.logits(&masked, &confidence, time);
+        let inner_seconds = begun.elapsed().as_secs_f64();
         let own: Vec<usize> = step.masked.iter().map(|p| p - response.start).collect();
         let fired = self.decide(step, &logits, &own);
         let taken =
@@ -168,6 +171,7 @@ impl Strategy for Learned {
         }
         let chosen: Vec<usize> = taken.iter().filter_map(|cell| own.binary_search(cell).ok()).collect();
         let stop = if chosen.len() == own.len() { Stop::AllTaken } else { Stop::NoCandidate };
-        Ok(Selection { chosen, tokens: TokenRule::Argmax, stop: Some(stop), ..Selection::default() })
+        let (tokens, stop) = (TokenRule::Argmax, Some(stop));
+        Ok(Selection { chosen, tokens, stop, inner_calls: 1, inner_seconds, ..Selection::default() })
     }
 }

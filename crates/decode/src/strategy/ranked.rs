@@ -3,11 +3,13 @@
 //! per step or with Dream's timestep schedule.
 
 use crate::error::Result;
+use crate::job::Options;
 use crate::marginals::Marginal;
 use crate::registry::{Cost, Entry, Kind, Param, Values};
 use crate::rng::Purpose;
 use crate::rule::{DISCOUNT, DISCOUNT_BY, Discount, EPS, SHARING, Schedule, TIMESTEPS, TOKENS_PER_STEP};
 use crate::sampler::ScoreDtype;
+use crate::strategy::apd::{Bounds, LOOKAHEAD, WINDOW};
 use crate::strategy::{Needs, Selection, Step, Strategy};
 
 const ALG_TEMP: Param = Param {
@@ -33,6 +35,7 @@ const SCORED: &[Param] = &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS, ALG_TEMP, S
 const DISCOUNTED: &[Param] =
     &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS, ALG_TEMP, SCORE, DTYPE, DISCOUNT, DISCOUNT_BY];
 const UNSCORED: &[Param] = &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS];
+const ORDERED: &[Param] = &[TOKENS_PER_STEP, TIMESTEPS, SHARING, EPS, LOOKAHEAD, WINDOW];
 
 /// Lowest entropy first.
 pub(super) const ENTROPY: Entry = Entry {
@@ -76,7 +79,7 @@ pub(super) const MARGIN: Entry = Entry {
 pub(super) const TOKEN_ORDER: Entry = Entry {
     aliases: &["token_order", "leftright", "sequential"],
     source: "baseline of DEMASK section 5.1; APD (Israel et al. 2025)",
-    params: UNSCORED,
+    params: ORDERED,
     build: |values| ranked(values, Score::Order),
     ..entry("token-order", "unmask left to right")
 };
@@ -119,6 +122,7 @@ struct Ranked {
     alg_temp: f64,
     dtype: ScoreDtype,
     discount: Discount,
+    bounds: Bounds,
 }
 
 fn ranked(values: &Values<'_>, score: Score) -> Result<Box<dyn Strategy>> {
@@ -129,6 +133,7 @@ fn ranked(values: &Values<'_>, score: Score) -> Result<Box<dyn Strategy>> {
         alg_temp: values.text("alg_temp").parse().unwrap_or(0.0),
         dtype: if values.text("dtype") == "bf16" { ScoreDtype::Bf16 } else { ScoreDtype::F32 },
         discount: Discount::of(values)?,
+        bounds: Bounds::of(values),
     }))
 }
 
@@ -158,7 +163,12 @@ impl Strategy for Ranked {
     }
 
     fn needs(&self) -> Needs {
-        self.discount.needs(Needs { dtype: self.dtype, ..Needs::default() })
+        self.bounds.needs(self.discount.needs(Needs { dtype: self.dtype, ..Needs::default() }))
+    }
+
+    fn check(&self, options: &Options) -> Result<()> {
+        // Only token-order offers bounds.
+        self.bounds.check("token-order", options)
     }
 
     fn likeliness(&self, marginal: &Marginal) -> f32 {

@@ -39,7 +39,7 @@ pub struct Line {
     pub rounds: f64,
     /// Mean rows of a second model.
     pub assistant_rows: f64,
-    /// Mean layers run again, besides whole passes.
+    /// Mean calls of a small trained part, besides whole passes.
     pub inner_calls: f64,
     /// Response tokens before the end of sequence, per forward pass.
     pub tokens_per_forward: f64,
@@ -112,7 +112,7 @@ impl Line {
         }
     }
 
-    /// Mean forward passes, and what besides them an item took, where it did.
+    /// Mean forward passes, and what besides them an item took, where it did, with the milliseconds of that.
     pub fn nfe(&self) -> String {
         let mut text = format!("{:.1}", self.forwards);
         if self.rounds > 0.0 {
@@ -122,6 +122,9 @@ impl Line {
             if count > 0.0 {
                 text += &format!(" + {count:.1} {what}");
             }
+        }
+        if self.assistant_rows + self.inner_calls > 0.0 {
+            text += &format!(" ({:.1} ms)", 1e3 * self.seconds.extra / self.n.max(1) as f64);
         }
         text
     }

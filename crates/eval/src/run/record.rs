@@ -166,7 +166,7 @@ pub struct Sample {
     /// Rows that a second model computed.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub assistant_rows: usize,
-    /// Layers run again within steps, besides whole passes.
+    /// Calls of a small trained part (layer, policy, prior), besides whole passes.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub inner_calls: usize,
     /// What it took.
@@ -190,7 +190,7 @@ pub struct Spent {
     pub marginals: f64,
     /// Dependency and selection.
     pub select: f64,
-    /// A second model, or layers run again.
+    /// A second model, or a small trained part.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub extra: f64,
 }

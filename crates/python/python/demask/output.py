@@ -54,6 +54,10 @@ class Step:
         """The bound on dependency and how much of it was used, where the strategy has one."""
         self.forwards: int = self.record["forwards"]
         """Forward passes spent."""
+        self.assistant_rows: int = self.record.get("assistant_rows", 0)
+        """Rows that a second model computed (apd, copula)."""
+        self.inner_calls: int = self.record.get("inner_calls", 0)
+        """Calls of a small trained part (adjust, policy, codd), besides whole passes."""
         self.dependency: NDArray[np.float32] | None = None
         """``D`` over ``dependency_positions``: row = affected, column = revealed; where the strategy has one."""
         self.dependency_positions: NDArray[np.int64] | None = None
@@ -124,6 +128,22 @@ class Output:
         """Forward passes, extra ones included."""
         return int(self.metrics["forwards"])
 
+    @property
+    def assistant_rows(self) -> int:
+        """Rows that a second model computed (apd, copula); their seconds are in ``metrics["seconds"]["extra"]``."""
+        return int(self.metrics["assistant_rows"])
+
+    @property
+    def inner_calls(self) -> int:
+        """Calls of a small trained part (adjust, policy, codd), besides whole passes."""
+        return int(self.metrics["inner_calls"])
+
+    @property
+    def besides(self) -> str:
+        """What was computed besides forward passes, in words; empty where it is nothing."""
+        counts = ((self.assistant_rows, "assistant rows"), (self.inner_calls, "inner calls"))
+        return "".join(f" + {count} {what}" for count, what in counts if count)
+
     @cached_property
     def trace(self) -> list[Step] | None:
         """Every step; ``None`` where ``trace=False`` was asked for."""
@@ -152,7 +172,7 @@ class Output:
         return f'<iframe srcdoc="{html.escape(page, quote=True)}" style="{style}" title="denoising"></iframe>'
 
     def __repr__(self) -> str:
-        return f"Output({self.text!r}, {self.forwards} forward passes, {self.strategy})"
+        return f"Output({self.text!r}, {self.forwards} forward passes{self.besides}, {self.strategy})"
 
 
 class Stream(Iterator[Step]):

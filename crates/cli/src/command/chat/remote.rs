@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Args, Partner, joined};
 use crate::command::serve::api_key;
+use crate::view::besides;
 
 pub(super) struct Remote<'a> {
     agent: ureq::Agent,
@@ -150,9 +151,14 @@ impl Partner for Remote<'_> {
             text.push_str(piece);
             if self.args.show.stats && chunk["demask"].is_object() {
                 let cost = &chunk["demask"];
+                let count = |key: &str| cost[key].as_u64().unwrap_or(0) as usize;
+                let seconds = cost["seconds"]["extra"].as_f64().unwrap_or(0.0);
                 eprint!(
-                    "\n{} · steps {} · forward passes {}",
-                    cost["strategy"], cost["steps"], cost["forwards"]
+                    "\n{} · steps {} · forward passes {}{}",
+                    cost["strategy"],
+                    cost["steps"],
+                    cost["forwards"],
+                    besides(count("assistant_rows"), count("inner_calls"), seconds)
                 );
             }
         }

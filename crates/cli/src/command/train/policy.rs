@@ -36,6 +36,9 @@ pub(super) struct PolicyArgs {
     /// Decodings of each prompt, for rewards
     #[arg(long, value_name = "N", default_value_t = 8)]
     group: usize,
+    /// Problems held out, which the reward is told on
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    held: usize,
     /// Prompts per update, for rewards; states per update, for what is finally written
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
@@ -108,7 +111,7 @@ fn by_reward(args: &PolicyArgs) -> Result<()> {
         alpha: args.alpha,
         epsilon: 0.5,
         uses: 2,
-        held: 64,
+        held: args.held,
         first_held: args.source.limit as u64,
     };
     let names: Vec<String> = problems.tasks.iter().map(|t| format!("{}-{}", t.name(), t.version())).collect();

@@ -106,9 +106,10 @@ fn fresh_wording_stands_beside_its_task_and_is_not_counted_twice() {
 fn what_passes_do_not_count_stands_beside_them() {
     let mut samples = vec![sample("apd", "lines", 0, true, 3), sample("apd", "lines", 1, true, 5)];
     samples[0].assistant_rows = 31;
+    samples[0].seconds.extra = 0.005;
     let summary = Summary::new(&samples, None).unwrap();
     let line = &summary.means[0];
-    assert_eq!(line.nfe(), "4.0 + 15.5 assistant rows");
+    assert_eq!(line.nfe(), "4.0 + 15.5 assistant rows (2.5 ms)");
     let row: Vec<String> = summary.table().rows[0].iter().map(|cell| cell.text.clone()).collect();
     assert!(row.contains(&line.nfe()), "{row:?}");
     let old = r#"{"wall":1.0,"forward":0.5,"marginals":0.1,"select":0.2}"#;
