@@ -136,7 +136,9 @@ impl ModelArgs {
     pub fn compute(&self) -> Result<Compute> {
         let (compute, more) = self.device.first()?;
         if more {
-            eprintln!("note: updates are computed on the first device; the others help with passes of the model");
+            eprintln!(
+                "note: updates are computed on the first device; the others help with passes of the model"
+            );
         }
         Ok(compute)
     }

@@ -142,14 +142,18 @@ fn pretraining_on_the_reference_device_is_that_of_the_cpu() {
     let config = folder.write("run.toml", PRETRAIN.as_bytes());
     let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/checkpoint");
     let train = |device: &str, config: &str, out: &str| {
-        let all = ["pretrain", "--config", config, "--tokenizer", tokenizer, "--device", device, "--out", out];
+        let all =
+            ["pretrain", "--config", config, "--tokenizer", tokenizer, "--device", device, "--out", out];
         demask(&all)
     };
     let losses = |device: &str| -> Vec<f64> {
         let out = folder.path(device);
         let run = train(device, &config, &out);
         assert_eq!(run.code, 0, "{}", run.err);
-        assert!(Path::new(&out).join("export/model.safetensors").exists(), "validated and exported on {device}");
+        assert!(
+            Path::new(&out).join("export/model.safetensors").exists(),
+            "validated and exported on {device}"
+        );
         let curve = fs::read_to_string(Path::new(&out).join("curve.csv")).unwrap();
         curve.lines().skip(1).map(|line| line.split(',').nth(2).unwrap().parse().unwrap()).collect()
     };

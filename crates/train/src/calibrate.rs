@@ -246,7 +246,8 @@ mod tests {
 
     #[test]
     fn pairs_with_an_end_do_not_count() {
-        let example = Example { tokens: vec![9, 5, 2, 6, 2], positions: vec![1, 2, 3, 4], ..Example::default() };
+        let example =
+            Example { tokens: vec![9, 5, 2, 6, 2], positions: vec![1, 2, 3, 4], ..Example::default() };
         // Words are the first and the third of the four masked positions.
         assert_eq!(pairs(&example, &[2]).collect::<Vec<_>>(), [2, 8]);
         assert_eq!(pairs(&example, &[]).count(), 12);

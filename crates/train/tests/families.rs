@@ -65,7 +65,7 @@ fn cache_training_and_decoding_work_block_by_block() {
             backbone: None,
             folder: out.path(),
             trained_on: "a test",
-        compute: Compute::CPU,
+            compute: Compute::CPU,
         };
         let fitted = fit.run(&mut ()).unwrap().unwrap();
         assert!(fitted.report.validation_mse.is_finite());

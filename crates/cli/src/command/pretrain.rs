@@ -87,7 +87,8 @@ fn pretrain(
 ) -> Result<()> {
     let config = Config::read(config)?;
     check_names(&config)?;
-    if config.precision == Precision::Bf16 && !compute.is_composed() && !demask::kernels::has_bf16_products() {
+    if config.precision == Precision::Bf16 && !compute.is_composed() && !demask::kernels::has_bf16_products()
+    {
         eprintln!("note: this CPU has no products of bf16 (AVX-512-BF16), so they are f32, at f32's speed");
     }
     let own = out.join("tokenizer");
@@ -107,7 +108,8 @@ fn pretrain(
     let template = template.with_context(|| format!("{} has no chat template", folder.display()))?;
     let mut problems = Problems::new(&config, &tokenizer, &template);
     let mut terminal = Terminal::new(&config, &tokenizer, &template, stop_at)?;
-    let run = Run { config: &config, spec: &spec, folder: out, tokenizer: Some(folder), start: from, compute };
+    let run =
+        Run { config: &config, spec: &spec, folder: out, tokenizer: Some(folder), start: from, compute };
     let outcome = run.train(&mut problems, &mut terminal)?;
     terminal.finish(outcome.step, config.steps(), out);
     Ok(())

@@ -131,7 +131,10 @@ fn the_reference_device_computes_the_same() {
         let error = computed.gradient(&parameters, &batch, &mut ours).unwrap();
         let expected = model.gradient(&parameters, &batch, &mut theirs);
         assert_eq!((error.pairs, computed.error(&parameters, &batch).unwrap()), (expected.pairs, error));
-        assert!((error.sum - expected.sum).abs() < 1e-5 * expected.sum, "{architecture:?}: {error:?} {expected:?}");
+        assert!(
+            (error.sum - expected.sum).abs() < 1e-5 * expected.sum,
+            "{architecture:?}: {error:?} {expected:?}"
+        );
         let largest = theirs.iter().fold(0.0_f32, |m, g| m.max(g.abs()));
         let apart = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(apart < 1e-5 * largest, "{architecture:?}, {measure:?}: {apart} of {largest}");

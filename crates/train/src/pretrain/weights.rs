@@ -20,15 +20,16 @@ pub fn transformer(
     let tensors =
         slots.map(|slot| Tensor::from_slice(&parameters[slot.range.clone()], slot.shape.as_slice(), device));
     let tensors = tensors.collect::<candle_core::Result<_>>()?;
-    Transformer::new(spec.clone(), device.clone(), fingerprint(parameters), &mut Tensors { layout, tensors, composed })
+    Transformer::new(
+        spec.clone(),
+        device.clone(),
+        fingerprint(parameters),
+        &mut Tensors { layout, tensors, composed },
+    )
 }
 
 /// A Transformer whose parameters are variables, and those variables in the layout's order.
-pub(super) fn variables(
-    spec: &Spec,
-    layout: &Layout,
-    compute: &Compute,
-) -> Result<(Transformer, Vec<Var>)> {
+pub(super) fn variables(spec: &Spec, layout: &Layout, compute: &Compute) -> Result<(Transformer, Vec<Var>)> {
     let (device, composed) = (compute.device(), compute.is_composed());
     let slots = layout.slots().iter();
     let vars = slots.map(|slot| Var::zeros(slot.shape.as_slice(), candle_core::DType::F32, device));
