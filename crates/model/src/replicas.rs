@@ -7,6 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Tensor, TensorId};
+use rayon::prelude::*;
 
 use crate::backbone::{Backbone, Pass, Query, Rows};
 use crate::config::Spec;
@@ -103,14 +104,20 @@ impl Backbone for Replicas {
             true => Ok(Vec::new()),
             false => replica.forward(share),
         };
-        let outcomes: Vec<Result<Vec<Pass>>> = std::thread::scope(|scope| {
-            let pairs = self.each.iter().zip(&mut shares);
-            let threads: Vec<_> = pairs.map(|pair| scope.spawn(move || run(pair))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
+        let outcomes: Vec<Result<Vec<Pass>>> = if rayon::current_thread_index().is_some() {
+            // A worker that waited for threads of its own would be missing where those threads need workers: with all of them
+            // waiting nothing would ever go on. So it takes part instead.
+            self.each.par_iter().zip(&mut shares).with_max_len(1).map(run).collect()
+        } else {
+            std::thread::scope(|scope| {
+                let pairs = self.each.iter().zip(&mut shares);
+                let threads: Vec<_> = pairs.map(|pair| scope.spawn(move || run(pair))).collect();
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                    .collect()
+            })
+        };
         let mut passes = outcomes.into_iter().map(|o| o.map(Vec::into_iter)).collect::<Result<Vec<_>>>()?;
         let mut shares: Vec<_> = shares.into_iter().map(Vec::into_iter).collect();
         let mut back = Vec::with_capacity(batch.len());
