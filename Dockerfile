@@ -3,7 +3,7 @@ FROM rust:1-alpine AS build
 RUN apk add --no-cache musl-dev
 WORKDIR /demask
 COPY . .
-RUN cargo build --release --locked -p demask-cli && cp target/release/demask /usr/local/bin/
+RUN cargo build --profile dist --locked -p demask-cli && cp target/dist/demask /usr/local/bin/
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/

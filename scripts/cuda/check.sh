@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Type-checks the feature `cuda` on a machine without a GPU and without a CUDA toolkit: the compiler comes from PyPI.
+# Type-checks the features `cuda` and `flash-attn` on a machine without a GPU and without a CUDA toolkit: the compiler comes from PyPI.
 # Where it cannot be had, one line says so and nothing fails.
 #
 # candle's quantised and mixture kernels (mmq_*, mmvq_*, moe_*) take minutes each, and this project calls none of them:
-# here they are empty objects. The public workflow builds them.
+# here they are empty objects. So are the kernels of flash attention, which take hours together, and the headers that they are
+# made of (CUTLASS, which candle's build script clones) are not fetched: what calls them is type-checked. The public workflow builds
+# `cuda` whole.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 skip() {
@@ -41,7 +43,7 @@ cat >"$root/bin/nvcc" <<WRAPPER
 #!/usr/bin/env bash
 for word in "\$@"; do
     case \$word in
-    *mmq_*.cu | *mmvq_*.cu | *moe_*.cu)
+    *mmq_*.cu | *mmvq_*.cu | *moe_*.cu | *flash_*.cu)
         # -o OBJECT or --output-file OBJECT
         while [ \$# -gt 0 ]; do
             case \$1 in
@@ -54,10 +56,19 @@ for word in "\$@"; do
 done
 exec "$toolkit/bin/nvcc" "\$@"
 WRAPPER
-chmod +x "$root/bin/nvcc"
+# The clone of headers that nothing here is compiled with.
+cat >"$root/bin/git" <<'WRAPPER'
+#!/usr/bin/env bash
+case ${1:-} in
+clone) mkdir -p "${@: -1}/include" ;;
+esac
+WRAPPER
+chmod +x "$root/bin/nvcc" "$root/bin/git"
 "$root/bin/nvcc" --version | tail -n 2
 
-export PATH=$root/bin:$PATH CUDA_HOME=$root CUDA_PATH=$root CUDA_COMPUTE_CAP=${CUDA_COMPUTE_CAP:-90}
+export CUDAFORGE_HOME=$TOOLS/cudaforge PATH=$root/bin:$PATH CUDA_HOME=$root CUDA_PATH=$root CUDA_COMPUTE_CAP=${CUDA_COMPUTE_CAP:-90}
 # A folder of its own: the feature changes candle, and what was built without it would be built again.
-CARGO_TARGET_DIR=$TOOLS/cuda-target "${CARGO:-cargo}" check --release --locked -p demask-cli --features cuda
-echo "the feature cuda type-checks with toolkit $VERSION"
+for feature in cuda flash-attn; do
+    CARGO_TARGET_DIR=$TOOLS/cuda-target "${CARGO:-cargo}" check --release --locked -p demask-cli --features "$feature"
+    echo "the feature $feature type-checks with toolkit $VERSION"
+done

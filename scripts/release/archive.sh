@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # archive.sh TARGET: dist/demask-VERSION-TARGET.tar.gz (.zip on Windows) with program, licence and README, and its SHA-256.
+# The program is the one of `cargo build --profile dist --target TARGET`, or of the same without a target.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=$1
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 name=demask-$version-$target
-folder=${CARGO_TARGET_DIR:-target}/$target/release
-if [ ! -d "$folder" ]; then folder=${CARGO_TARGET_DIR:-target}/release; fi
+folder=${CARGO_TARGET_DIR:-target}/$target/dist
+if [ ! -d "$folder" ]; then folder=${CARGO_TARGET_DIR:-target}/dist; fi
 program=demask
 if [ -e "$folder/demask.exe" ]; then program=demask.exe; fi
 

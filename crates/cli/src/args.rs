@@ -9,6 +9,7 @@ use demask::decode::{CacheSpec, Draw, Editing, EosPolicy, HoldEos, StrategySpec}
 use demask::engine::Beside;
 use demask::model::checkpoint::{Dtype, source};
 use demask::model::{LoadOptions, Precision, Transformer};
+use demask::train::compute::Compute;
 use demask::{Decoding, Loader, Model, Text, hub_options};
 
 use crate::devices::Devices;
@@ -129,6 +130,17 @@ impl ModelArgs {
         let (mapped, dtype) = (!self.no_mmap, self.dtype.map(DtypeArg::precision));
         let devices = self.device.open()?.into_iter();
         Ok(devices.map(|(device, composed)| LoadOptions { mapped, device, composed, dtype }).collect())
+    }
+
+    /// Where updates of a training are computed: on the first device, which is said where there are more.
+    pub fn compute(&self) -> Result<Compute> {
+        let (compute, more) = self.device.first()?;
+        if more {
+            eprintln!(
+                "note: updates are computed on the first device; the others help with passes of the model"
+            );
+        }
+        Ok(compute)
     }
 
     /// The loader of what the flags name.

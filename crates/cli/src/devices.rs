@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail};
 use candle_core::Device;
+use demask::train::compute::Compute;
 
 /// Devices in the order of the flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,14 @@ impl Devices {
     /// Whether it is the CPU with the kernels of this project.
     pub fn is_cpu(&self) -> bool {
         self.0 == [Named::Cpu]
+    }
+
+    /// The one device of something that cannot share its work, and whether there are more, which it leaves alone.
+    pub fn first(&self) -> Result<(Compute, bool)> {
+        let mut opened = self.open()?;
+        let more = opened.len() > 1;
+        let (device, composed) = opened.swap_remove(0);
+        Ok((Compute::on(device, composed), more))
     }
 
     /// Opens them; beside each, whether layers are composed of candle's operations although it is the CPU.

@@ -50,7 +50,8 @@ impl TerminalView {
 
     fn draw(&mut self, record: &StepRecord, canvas: &Canvas) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        let width = terminal::size().map_or(80, |(w, _)| w.max(20));
+        // A terminal that does not know its width says 0.
+        let width = terminal::size().map_or(80, |(w, _)| if w == 0 { 80 } else { w.max(20) });
         self.wipe(&mut out)?;
         let mut page = Page { out: &mut out, width, column: 0, rows: 0 };
         let mut previous = None;

@@ -110,3 +110,93 @@ fn two_replicas_write_what_one_writes() {
         (cache("candle", &folder.path("cache-1")), cache("candle,candle", &folder.path("cache-2")));
     assert!(one.len() >= 2 && one == two);
 }
+
+const PRETRAIN: &str = r#"
+    seed = 7
+    [model]
+    hidden = 16
+    layers = 2
+    heads = 2
+    kv_heads = 1
+    ffn = 24
+    [data]
+    mixture = { lines = 1.0 }
+    lengths = [32, 64]
+    batch_tokens = 512
+    [[stage]]
+    objective = "autoregressive"
+    steps = 3
+    rate = { peak = 1e-2, warmup = 2 }
+    [[stage]]
+    objective = "diffusion"
+    steps = 4
+    rate = { peak = 1e-2, warmup = 2 }
+    [report]
+    log_steps = 1
+    validate_problems = 1
+"#;
+
+#[test]
+fn pretraining_on_the_reference_device_is_that_of_the_cpu() {
+    let folder = Folder::new();
+    let config = folder.write("run.toml", PRETRAIN.as_bytes());
+    let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/checkpoint");
+    let train = |device: &str, config: &str, out: &str| {
+        let all =
+            ["pretrain", "--config", config, "--tokenizer", tokenizer, "--device", device, "--out", out];
+        demask(&all)
+    };
+    let losses = |device: &str| -> Vec<f64> {
+        let out = folder.path(device);
+        let run = train(device, &config, &out);
+        assert_eq!(run.code, 0, "{}", run.err);
+        assert!(
+            Path::new(&out).join("export/model.safetensors").exists(),
+            "validated and exported on {device}"
+        );
+        let curve = fs::read_to_string(Path::new(&out).join("curve.csv")).unwrap();
+        curve.lines().skip(1).map(|line| line.split(',').nth(2).unwrap().parse().unwrap()).collect()
+    };
+    let (cpu, candle) = (losses("cpu"), losses("candle"));
+    assert_eq!((cpu.len(), candle.len()), (7, 7));
+    for (a, b) in cpu.iter().zip(&candle) {
+        assert!((a - b).abs() < 1e-3 * a, "{cpu:?} {candle:?}");
+    }
+    let several = train("candle,candle", &config, &folder.path("two"));
+    assert!(several.code != 0 && several.err.contains("one device"), "{}", several.err);
+    let half = folder.write("half.toml", format!("precision = \"bf16\"\n{PRETRAIN}").as_bytes());
+    let refused = train("candle", &half, &folder.path("half"));
+    assert!(refused.code != 0 && refused.err.contains("precision is bf16, must be f32"), "{}", refused.err);
+}
+
+#[test]
+fn a_predictor_trained_on_the_reference_device_is_that_of_the_cpu() {
+    let (folder, model) = (Folder::new(), fixture());
+    let config = folder.write("settings.toml", b"epochs = 2\nvalidation = 0.3\nrate = 1e-3\n");
+    let made = demask(&[
+        "tv-cache",
+        "generate",
+        "--model",
+        &model,
+        "--data",
+        "task:arith",
+        "--limit",
+        "8",
+        "--threads",
+        "1",
+        "--out",
+        &folder.path("cache"),
+    ]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    let report = |device: &str| -> Value {
+        let (cache, out) = (folder.path("cache"), folder.path(&format!("{device}.safetensors")));
+        let flags = ["train", "predictor", "--cache", &cache, "--config", &config, "--hidden-row", "i"];
+        let run = demask(&[&flags[..], &["--device", device, "--threads", "1", "--out", &out]].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        let report = Path::new(&out).with_extension("run").join("row-i/report.json");
+        serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
+    };
+    let number = |report: &Value| report["validation_mse"].as_f64().unwrap();
+    let (cpu, candle) = (number(&report("cpu")), number(&report("candle")));
+    assert!((cpu - candle).abs() < 1e-4 * cpu, "{cpu} {candle}");
+}

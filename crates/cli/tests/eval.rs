@@ -253,9 +253,11 @@ fn a_trace_is_replayed_and_becomes_one_page() {
         PROMPT,
     ]);
     assert_eq!(run.code, 0, "{}", run.err);
+    let told = demask(&["trace", "view", &trace, "--model", &model]);
+    assert!(told.out.contains("step 1 ") && told.out.contains("eva"), "{}", told.out);
     let run = demask(&["trace", "view", &trace, "--model", &model, "--html", &html]);
     assert_eq!(run.code, 0, "{}", run.err);
-    assert!(run.out.contains("step 1 ") && run.out.contains("eva"), "{}", run.out);
+    assert!(run.out.is_empty() && run.err.contains(&html), "{}{}", run.out, run.err);
     let page = fs::read_to_string(&html).unwrap();
     let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     let data: Value = serde_json::from_str(data).unwrap();

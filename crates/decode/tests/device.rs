@@ -435,5 +435,8 @@ fn replicas_share_a_batch_without_a_trace() {
             jobs.iter().map(|job| (job.canvas().tokens().to_vec(), job.totals().steps)).collect::<Vec<_>>()
         };
         assert_eq!(decoded(&one), decoded(&two), "{strategy}, {cache}");
+        // Strategies ask for passes from the workers of the pool: one that waited for the replicas would be missing to them.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        assert_eq!(pool.install(|| decoded(&two)), decoded(&one), "{strategy}, {cache}, on one thread");
     }
 }

@@ -92,14 +92,27 @@ fn recorded() -> Vec<Value> {
 
 #[test]
 fn every_official_run_is_reproduced() {
-    let backbone = backbone();
+    every_official_run(&backbone());
+}
+
+/// The same on the reference device, whose layers are those of a GPU.
+#[test]
+fn every_official_run_is_reproduced_on_the_reference_device() {
+    let options = LoadOptions { composed: true, ..LoadOptions::default() };
+    let device = Transformer::load(&folder(), &options).unwrap();
+    // On one thread: candle's products of a few rows wake threads that have less to do than waking takes.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    pool.install(|| every_official_run(&device));
+}
+
+fn every_official_run(backbone: &Transformer) {
     let runs = recorded();
     assert_eq!(runs.len(), 15);
     for run in &runs {
         let call = Call::recorded(run);
         for strategy in ["low-confidence:", "maskgit-plus:score=raw,schedule=even,"] {
             let strategy = format!("{strategy}steps={}", call.steps);
-            let (response, totals) = call.decode(&backbone, &strategy, call.options());
+            let (response, totals) = call.decode(backbone, &strategy, call.options());
             assert_eq!(response, support::ids(&run["final"]), "{strategy}: {call:?}");
             let passes = if call.cfg > 0.0 { 2 } else { 1 };
             assert_eq!(totals.forwards, passes * call.steps, "{strategy}: {call:?}");

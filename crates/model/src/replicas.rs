@@ -4,7 +4,10 @@
 //! Invariant: a canvas's numbers do not depend on which replica computed it or what else is in the batch, so results do
 //! not depend on the number of replicas. A canvas stays where its keys and values are.
 
-use candle_core::Tensor;
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{Tensor, TensorId};
+use rayon::prelude::*;
 
 use crate::backbone::{Backbone, Pass, Query, Rows};
 use crate::config::Spec;
@@ -15,6 +18,9 @@ use crate::transformer::{Drawn, Filter, Transformer};
 /// Copies of one model, each on a device.
 pub struct Replicas {
     each: Vec<Transformer>,
+    /// Of each replica, the last logits that were made elsewhere and compared with its own: many passes are compared with
+    /// the same ones, which are large.
+    bases: Vec<Mutex<Option<(TensorId, Tensor)>>>,
 }
 
 impl Replicas {
@@ -31,7 +37,8 @@ impl Replicas {
                 "replicas must have the same weights and be of one kind of device".into(),
             ));
         }
-        Ok(Self { each })
+        let bases = each.iter().map(|_| Mutex::default()).collect();
+        Ok(Self { each, bases })
     }
 
     /// Which replica runs each canvas: the one that holds its keys, else the one with the fewest rows so far.
@@ -56,8 +63,26 @@ impl Replicas {
 
     /// The replica on a tensor's device.
     fn at(&self, tensor: &Tensor) -> &Transformer {
-        let own = |replica: &&Transformer| replica.compute_device().same_device(tensor.device());
-        self.each.iter().find(own).unwrap_or(&self.each[0])
+        &self.each[self.number(tensor)]
+    }
+
+    fn number(&self, tensor: &Tensor) -> usize {
+        let own = |replica: &Transformer| replica.compute_device().same_device(tensor.device());
+        self.each.iter().position(own).unwrap_or(0)
+    }
+
+    /// Logits beside rows of another device, brought there once.
+    fn base_beside(&self, base: &Tensor, rows: &Tensor) -> Result<Tensor> {
+        if base.device().same_device(rows.device()) {
+            return Ok(base.clone());
+        }
+        let mut kept = self.bases[self.number(rows)].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, moved)) = kept.as_ref().filter(|(id, _)| *id == base.id()) {
+            return Ok(moved.clone());
+        }
+        let moved = base.to_device(rows.device())?;
+        *kept = Some((base.id(), moved.clone()));
+        Ok(moved)
     }
 }
 
@@ -79,14 +104,20 @@ impl Backbone for Replicas {
             true => Ok(Vec::new()),
             false => replica.forward(share),
         };
-        let outcomes: Vec<Result<Vec<Pass>>> = std::thread::scope(|scope| {
-            let pairs = self.each.iter().zip(&mut shares);
-            let threads: Vec<_> = pairs.map(|pair| scope.spawn(move || run(pair))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
+        let outcomes: Vec<Result<Vec<Pass>>> = if rayon::current_thread_index().is_some() {
+            // A worker that waited for threads of its own would be missing where those threads need workers: with all of them
+            // waiting nothing would ever go on. So it takes part instead.
+            self.each.par_iter().zip(&mut shares).with_max_len(1).map(run).collect()
+        } else {
+            std::thread::scope(|scope| {
+                let pairs = self.each.iter().zip(&mut shares);
+                let threads: Vec<_> = pairs.map(|pair| scope.spawn(move || run(pair))).collect();
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                    .collect()
+            })
+        };
         let mut passes = outcomes.into_iter().map(|o| o.map(Vec::into_iter)).collect::<Result<Vec<_>>>()?;
         let mut shares: Vec<_> = shares.into_iter().map(Vec::into_iter).collect();
         let mut back = Vec::with_capacity(batch.len());
@@ -169,7 +200,7 @@ impl OnDevice for Replicas {
     }
 
     fn total_variation(&self, base: &Tensor, against: &[u32], rows: &Tensor) -> Result<Vec<f32>> {
-        self.at(rows).total_variation(&base.to_device(rows.device())?, against, rows)
+        self.at(rows).total_variation(&self.base_beside(base, rows)?, against, rows)
     }
 
     fn draw(&self, logits: &Tensor, except: u32, uniform: &[f64]) -> Result<Vec<u32>> {

@@ -5,6 +5,9 @@
 //! far predictions scatter and where they lie on average, differ between rows that were never trained on as well.
 //! Responses vote: under which convention is the covariance inside their masks larger? Wilcoxon's signed ranks say which
 //! way the differences go; their mean would be decided by a few responses.
+//!
+//! Pairs of which one is an end of sequence do not count: canvases are filled up with ends, whose dependencies follow from the
+//! length alone, and whatever tells an end from a word goes with them, under either convention.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,28 +55,28 @@ pub struct Calibration {
 const CERTAIN: f64 = 0.002;
 
 impl Calibration {
-    /// Tries a predictor on examples that were measured with both hidden rows.
-    pub fn of(predictor: &Predictor, examples: &[Example]) -> Result<Self> {
+    /// Tries a predictor on examples that were measured with both hidden rows; `ends` are the ids that end a response.
+    pub fn of(predictor: &Predictor, examples: &[Example], ends: &[u32]) -> Result<Self> {
         // Said now and not found out below: what cannot be compared would count as no evidence.
         if let Some(example) = examples.first() {
             let row = Rows::zeros(example.positions.len(), predictor.width());
             predictor.predict(&row, &example.opinions())?;
         }
         let convention = |row: HiddenRow| -> Convention {
-            let pairs: Vec<(f32, f32)> = examples.iter().flat_map(|e| compared(predictor, e, row)).collect();
+            let compared = |example: &Example| compared(predictor, example, row, ends);
+            let pairs: Vec<(f32, f32)> = examples.iter().flat_map(compared).collect();
             let error: f64 = pairs.iter().map(|(guess, true_)| f64::from(guess - true_).powi(2)).sum();
             let mse = error / pairs.len().max(1) as f64;
-            let inside: f64 = examples.iter().map(|e| covariance(&compared(predictor, e, row))).sum();
+            let inside: f64 = examples.iter().map(|e| covariance(&compared(e))).sum();
             let covariance = inside / examples.len().max(1) as f64;
             Convention { row, mse, rank_correlation: rank_correlation(&pairs), covariance }
         };
-        let measured: Vec<f64> =
-            examples.iter().flat_map(|e| off_diagonal(e.positions.len(), &e.dependency.to_f32())).collect();
+        let measured: Vec<f64> = examples.iter().flat_map(|e| measured(e, ends)).collect();
         if measured.len() < 2 {
             let value = counted(measured.len(), "measured pair");
             return Err(Error::Setting { name: "the data", value, allowed: "responses of several tokens" });
         }
-        let differences = differences(predictor, examples);
+        let differences = differences(predictor, examples, ends);
         let count = measured.len() as f64;
         let mean = measured.iter().sum::<f64>() / count;
         Ok(Self {
@@ -136,7 +139,7 @@ impl fmt::Display for Calibration {
 }
 
 /// Predicted and measured dependency of every pair of an example.
-fn compared(predictor: &Predictor, example: &Example, row: HiddenRow) -> Vec<(f32, f32)> {
+fn compared(predictor: &Predictor, example: &Example, row: HiddenRow, ends: &[u32]) -> Vec<(f32, f32)> {
     let stored = match row {
         HiddenRow::I => &example.hidden_i,
         HiddenRow::IMinusOne => &example.hidden_i_minus_1,
@@ -144,9 +147,24 @@ fn compared(predictor: &Predictor, example: &Example, row: HiddenRow) -> Vec<(f3
     let Some(stored) = stored else { return Vec::new() };
     let rows = Rows { data: stored.to_f32(), width: predictor.width() };
     let Ok(predicted) = predictor.predict(&rows, &example.opinions()) else { return Vec::new() };
-    let (size, measured) = (example.positions.len(), example.dependency.to_f32());
-    let pairs = (0..size * size).filter(|index| index / size != index % size);
-    pairs.map(|index| (predicted.data()[index], measured[index])).collect()
+    let measured = example.dependency.to_f32();
+    pairs(example, ends).map(|index| (predicted.data()[index], measured[index])).collect()
+}
+
+/// Where pairs of two words lie in an example's matrix.
+fn pairs<'a>(example: &'a Example, ends: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+    let (size, is_word) = (example.positions.len(), |at: usize| {
+        example.tokens.get(example.positions[at]).is_none_or(|token| !ends.contains(token))
+    });
+    (0..size * size).filter(move |index| {
+        let (affected, revealed) = (index / size, index % size);
+        affected != revealed && is_word(affected) && is_word(revealed)
+    })
+}
+
+fn measured(example: &Example, ends: &[u32]) -> Vec<f64> {
+    let all = example.dependency.to_f32();
+    pairs(example, ends).map(|index| f64::from(all[index])).collect()
 }
 
 /// Covariance of predicted and measured.
@@ -158,8 +176,8 @@ fn covariance(pairs: &[(f32, f32)]) -> f64 {
 }
 
 /// By how much the covariance of row `i-1` exceeds that of row `i` on each response, its masks together.
-fn differences(predictor: &Predictor, examples: &[Example]) -> Vec<f64> {
-    let under = |example: &Example, row: HiddenRow| covariance(&compared(predictor, example, row));
+fn differences(predictor: &Predictor, examples: &[Example], ends: &[u32]) -> Vec<f64> {
+    let under = |example: &Example, row: HiddenRow| covariance(&compared(predictor, example, row, ends));
     let mut responses: BTreeMap<&str, f64> = BTreeMap::new();
     for example in examples {
         let apart = under(example, HiddenRow::IMinusOne) - under(example, HiddenRow::I);
@@ -204,11 +222,6 @@ fn frequency(share: f64) -> String {
     format!("once in {more}{:.0} times", (once_in / digits).round() * digits)
 }
 
-fn off_diagonal(size: usize, values: &[f32]) -> Vec<f64> {
-    let pairs = (0..size * size).filter(|index| index / size != index % size);
-    pairs.map(|index| f64::from(values[index])).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +242,15 @@ mod tests {
         assert!((signed_ranks(&differences) - ours / spread).abs() < 1e-12);
         assert_eq!(signed_ranks(&[1.0, -1.0]), 0.0);
         assert_eq!(signed_ranks(&[]), 0.0);
+    }
+
+    #[test]
+    fn pairs_with_an_end_do_not_count() {
+        let example =
+            Example { tokens: vec![9, 5, 2, 6, 2], positions: vec![1, 2, 3, 4], ..Example::default() };
+        // Words are the first and the third of the four masked positions.
+        assert_eq!(pairs(&example, &[2]).collect::<Vec<_>>(), [2, 8]);
+        assert_eq!(pairs(&example, &[]).count(), 12);
     }
 
     #[test]

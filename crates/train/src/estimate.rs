@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use demask_model::HiddenRow;
 
+use crate::compute::Compute;
 use crate::error::{Error, Result};
 use crate::fit::{Config, hidden};
 use crate::optimizer::Moments;
-use crate::predictor::{Batch, Model};
+use crate::predictor::{Batch, Computed, Model};
 use crate::tv_cache::{Generator, HiddenRows, Stored, TvCacheSettings};
 
 /// Responses that are measured for an estimate, one mask each.
@@ -53,7 +54,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// Measures a few of the generator's own responses and trains on them.
-    pub fn measure(generator: &Generator<'_>, config: &Config) -> Result<Self> {
+    pub fn measure(generator: &Generator<'_>, config: &Config, compute: &Compute) -> Result<Self> {
         let settings = TvCacheSettings {
             limit: RESPONSES,
             masks_per_response: 1,
@@ -78,14 +79,16 @@ impl Estimate {
             let hidden = example.hidden_i.as_ref().map(|rows| rows.to_f32()).unwrap_or_default();
             batch.push(&hidden, &example.dependency.to_f32(), example.positions.len());
         }
+        let matrices = [model.matrices()];
+        let computed = Computed { model, compute: compute.clone() };
         let start = Instant::now();
         for _ in 0..UPDATES {
-            model.gradient(&moments.parameters, &batch, &mut gradient);
-            moments.update(&optimizer, &gradient, &[model.matrices()], config.rate);
+            computed.gradient(&moments.parameters, &batch, &mut gradient)?;
+            moments.update(&optimizer, &gradient, &matrices, config.rate);
         }
         let update = start.elapsed().as_secs_f64() / (UPDATES * config.batch) as f64;
         let start = Instant::now();
-        std::hint::black_box(model.error(&moments.parameters, &batch));
+        std::hint::black_box(computed.error(&moments.parameters, &batch)?);
         let error = start.elapsed().as_secs_f64() / config.batch as f64;
         let rows = [HiddenRow::I, HiddenRow::IMinusOne];
         // Hidden rows that are not stored are made again whenever an example is seen.

@@ -1,6 +1,7 @@
 //! Training: TV cache, dependency predictor, other parts beside the backbone, pre-training of small backbones.
 
 pub mod calibrate;
+pub mod compute;
 pub mod data;
 pub mod distill;
 pub mod error;

@@ -4,7 +4,7 @@ mod support;
 
 use demask_decode::dependency::Predictor;
 use demask_engine::Shard;
-use demask_model::HiddenRow;
+use demask_model::{Backbone as _, HiddenRow};
 use demask_train::calibrate::Calibration;
 use demask_train::tv_cache::{Claim, Generator, HiddenRows, Stored, TvCacheSettings};
 
@@ -33,13 +33,14 @@ fn both_toy_predictors_are_told_by_what_they_predict() {
     };
     let examples = generator.examples().unwrap();
     assert_eq!(examples.len(), 400, "twenty responses are bad");
+    let ends = &backbone.spec().ids.eos;
     for (name, row) in [("row_i", HiddenRow::I), ("row_i_minus_1", HiddenRow::IMinusOne)] {
         let file = support::folder().join(format!("predictor_{name}.safetensors"));
-        let calibration = Calibration::of(&Predictor::load(&file).unwrap().0, &examples).unwrap();
+        let calibration = Calibration::of(&Predictor::load(&file).unwrap().0, &examples, ends).unwrap();
         assert_eq!(calibration.answer().row, row, "{calibration}");
         assert!(calibration.is_certain(), "{calibration}");
         // A few responses already point the right way, but not for certain.
-        let few = Calibration::of(&Predictor::load(&file).unwrap().0, &examples[..32]).unwrap();
+        let few = Calibration::of(&Predictor::load(&file).unwrap().0, &examples[..32], ends).unwrap();
         assert!(few.answer().row == row && few.chance() > calibration.chance(), "{few}");
     }
 }

@@ -9,6 +9,7 @@ use demask_decode::dependency::Predictor;
 use demask_decode::{Canvas, Context, Decoder, EosPolicy, Job, Options, Suppression};
 use demask_engine::Shard;
 use demask_model::{Backbone as _, HiddenRow, LoadOptions, Transformer};
+use demask_train::compute::Compute;
 use demask_train::fit::{Config, Fit};
 use demask_train::tv_cache::{Cache, Claim, Columns, Generated, Generator, Response};
 use support::settings;
@@ -64,6 +65,7 @@ fn cache_training_and_decoding_work_block_by_block() {
             backbone: None,
             folder: out.path(),
             trained_on: "a test",
+            compute: Compute::CPU,
         };
         let fitted = fit.run(&mut ()).unwrap().unwrap();
         assert!(fitted.report.validation_mse.is_finite());

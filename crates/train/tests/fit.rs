@@ -5,10 +5,11 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use demask_decode::dependency::{Feature, Parts, Predictor};
+use demask_decode::dependency::{Feature, Head, Parts, Predictor};
 use demask_engine::Shard;
 use demask_model::checkpoint::Dtype;
 use demask_model::{HiddenRow, Rows};
+use demask_train::compute::Compute;
 use demask_train::fit::{Config, Examples, Fit, FitProgress, Fitted, Split, Watcher, best};
 use demask_train::predictor::Architecture;
 use demask_train::tv_cache::{Cache, HiddenRows, Labelling, Stored, TvCacheSettings};
@@ -33,7 +34,7 @@ fn config() -> Config {
 }
 
 fn fit<'a>(cache: &'a Cache, config: &'a Config, row: HiddenRow, folder: &'a Path) -> Fit<'a> {
-    Fit { cache, config, row, backbone: None, folder, trained_on: "a test" }
+    Fit { cache, config, row, backbone: None, folder, trained_on: "a test", compute: Compute::CPU }
 }
 
 /// Stops after some updates.
@@ -185,6 +186,25 @@ fn the_frozen_backbone_stands_in_for_stored_rows() {
     let backbone = support::backbone();
     let recomputed = Fit { backbone: Some(&backbone), ..fit(&bare, &config, HiddenRow::I, b.path()) };
     assert_eq!(weights(&from_files), weights(&recomputed.run(&mut ()).unwrap().unwrap()));
+}
+
+#[test]
+fn the_reference_device_trains_as_the_cpu() {
+    let data = tempfile::tempdir().unwrap();
+    let (cache, config) = (cache(data.path(), HiddenRows::I), Config { epochs: 3, ..config() });
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let cpu = fit(&cache, &config, HiddenRow::I, a.path()).run(&mut ()).unwrap().unwrap();
+    let compute = Compute::on(candle_core::Device::Cpu, true);
+    let device = Fit { compute, ..fit(&cache, &config, HiddenRow::I, b.path()) };
+    let device = device.run(&mut ()).unwrap().unwrap();
+    let (ours, theirs) = (device.report.validation_mse, cpu.report.validation_mse);
+    assert!((ours - theirs).abs() < 1e-3 * theirs, "{ours} {theirs}");
+    let numbers = |fitted: &Fitted| -> Vec<f32> {
+        let Head::Pair { query, key } = &fitted.parts.heads[0] else { panic!("trained heads are pairs") };
+        [query.data.as_slice(), &key.data].concat()
+    };
+    let apart = numbers(&cpu).iter().zip(numbers(&device)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(apart < 1e-3, "{apart}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use demask_engine::Shard;
 use demask_model::HiddenRow;
 use demask_model::checkpoint::Dtype;
+use demask_train::compute::Compute;
 use demask_train::fit::{Config, Fit};
 use demask_train::tv_cache::{Cache, TvCacheSettings};
 use support::{assert_same, contents, generate, responses};
@@ -137,6 +138,7 @@ fn training_run() {
         backbone: None,
         folder: &run,
         trained_on: "a test",
+        compute: Compute::CPU,
     };
     let fitted = fit.run(&mut ()).unwrap().unwrap();
     fitted.parts.save(&folder.join("predictor.safetensors"), Dtype::F32).unwrap();

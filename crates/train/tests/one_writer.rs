@@ -7,6 +7,7 @@ use std::path::Path;
 use demask_engine::Shard;
 use demask_model::HiddenRow;
 use demask_model::files::Lock;
+use demask_train::compute::Compute;
 use demask_train::fit::{Config, Fit};
 use demask_train::tv_cache::{Cache, Claim, Generator};
 use support::{backbone, contents, generate, responses, settings};
@@ -56,6 +57,7 @@ fn a_second_training_run_is_refused() {
         backbone: None,
         folder: &run,
         trained_on: "a test",
+        compute: Compute::CPU,
     };
     let held = Lock::take(&run).unwrap();
     let before = contents(&run);

@@ -20,6 +20,8 @@ pub struct Args {
     limit: u32,
 }
 
+/// What helps where an answer is not certain.
+const MORE: &str = "measure responses of the kind it was trained on (--data), or more of them (--limit)";
 /// Responses that are measured before the first look.
 const FIRST: usize = 16;
 
@@ -29,11 +31,12 @@ pub fn run(args: &Args) -> Result<()> {
     let (Some(predictor), Some(understanding)) = (model.predictor(), model.understanding()) else {
         usage!("there is no predictor to calibrate; name one with --predictor FILE|DIR|NAME");
     };
+    let ends = &model.backbone().spec().ids.eos;
     let examples = args.measured.until(&model, FIRST, args.limit as usize, 0.0, |examples| {
         // Too few pairs to compare are no reason to stop before the last response.
-        Ok(Calibration::of(predictor, examples).is_ok_and(|calibration| calibration.is_certain()))
+        Ok(Calibration::of(predictor, examples, ends).is_ok_and(|calibration| calibration.is_certain()))
     })?;
-    let calibration = Calibration::of(predictor, &examples)?;
+    let calibration = Calibration::of(predictor, &examples, ends)?;
     let answer = calibration.answer();
     print!("{calibration}");
     if !calibration.beats_a_constant() {
@@ -42,15 +45,13 @@ pub fn run(args: &Args) -> Result<()> {
             answer.mse
         );
     }
-    if !calibration.is_certain() {
-        eprintln!(
-            "warning: this is not certain; measure more responses (--limit), of the kind it was trained on (--data)"
-        );
-    }
     // A file that says it needs nothing beside it.
     let said = understanding.metadata.hidden_row;
     if understanding.says_hidden_row() {
         println!("the file says hidden row {said}, measured is {}", answer.row);
+        if !calibration.is_certain() {
+            eprintln!("warning: this is not certain; {MORE}");
+        }
         if said != answer.row && calibration.is_certain() {
             bail!(
                 "the file of the predictor says hidden row {said}, but hidden row {} fits better",
@@ -58,6 +59,10 @@ pub fn run(args: &Args) -> Result<()> {
             );
         }
         return Ok(());
+    }
+    // A guess beside the file would pass for an answer.
+    if !calibration.is_certain() {
+        bail!("these responses do not tell the two hidden rows apart, so nothing is written; {MORE}");
     }
     let measured = format!(
         "demask calibrate-predictor: covariance {:+.2e} with row i and {:+.2e} with row i-1, {}; by chance with probability {:.1e}",

@@ -11,11 +11,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use demask::eval::task::{self, Split};
 use demask::model::text::Tokenizer;
+use demask::train::compute::Compute;
 use demask::train::pretrain::{Config, Precision, Run};
 use demask::train::tokenizer;
 
 use self::examples::Problems;
 use self::watch::Terminal;
+use crate::devices::Devices;
 
 /// Problems whose text the tokenizer is trained on, and the most tokens it may have.
 const TOKENIZER_PROBLEMS: usize = 40_000;
@@ -42,6 +44,9 @@ pub struct Args {
     /// Checkpoint folder to start from instead of random weights; must have the config's shape
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
+    /// Where to compute: cpu, candle (the reference device: what runs on a GPU, on the CPU), cuda, cuda:N, metal, metal:N
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    device: Devices,
     /// Stop after this many updates in all (the state is saved and the run can continue)
     #[arg(long, value_name = "STEPS")]
     stop_at: Option<u64>,
@@ -62,7 +67,11 @@ pub fn run(args: Args) -> Result<()> {
     match (args.part, args.config, args.out) {
         (Some(PretrainPart::Tokenizer { out }), ..) => train_tokenizer(&out, &BTreeMap::new()),
         (None, Some(config), Some(out)) => {
-            pretrain(&config, &out, args.tokenizer.as_deref(), args.from.as_deref(), args.stop_at)
+            let (compute, more) = args.device.first()?;
+            if more {
+                usage!("pre-training computes on one device; name one of {}", args.device);
+            }
+            pretrain(&config, &out, args.tokenizer.as_deref(), args.from.as_deref(), compute, args.stop_at)
         }
         _ => bail!("--config and --out are needed"),
     }
@@ -73,11 +82,13 @@ fn pretrain(
     out: &Path,
     tokenizer: Option<&Path>,
     from: Option<&Path>,
+    compute: Compute,
     stop_at: Option<u64>,
 ) -> Result<()> {
     let config = Config::read(config)?;
     check_names(&config)?;
-    if config.precision == Precision::Bf16 && !demask::kernels::has_bf16_products() {
+    if config.precision == Precision::Bf16 && !compute.is_composed() && !demask::kernels::has_bf16_products()
+    {
         eprintln!("note: this CPU has no products of bf16 (AVX-512-BF16), so they are f32, at f32's speed");
     }
     let own = out.join("tokenizer");
@@ -97,8 +108,8 @@ fn pretrain(
     let template = template.with_context(|| format!("{} has no chat template", folder.display()))?;
     let mut problems = Problems::new(&config, &tokenizer, &template);
     let mut terminal = Terminal::new(&config, &tokenizer, &template, stop_at)?;
-    let device = candle_core::Device::Cpu;
-    let run = Run { config: &config, spec: &spec, folder: out, tokenizer: Some(folder), start: from, device };
+    let run =
+        Run { config: &config, spec: &spec, folder: out, tokenizer: Some(folder), start: from, compute };
     let outcome = run.train(&mut problems, &mut terminal)?;
     terminal.finish(outcome.step, config.steps(), out);
     Ok(())

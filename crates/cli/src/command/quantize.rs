@@ -80,6 +80,10 @@ pub fn run(args: &Args) -> Result<()> {
         written.tensor_bytes as f64 / f64::from(1 << 30),
         counted(written.files.len(), "file"),
     );
+    let assistant = folder.join("assistant");
+    if assistant.is_dir() {
+        eprintln!("note: the assistant is not copied; name it with --assistant {}", assistant.display());
+    }
     Ok(())
 }
 

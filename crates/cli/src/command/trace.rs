@@ -76,7 +76,8 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if std::io::stdout().is_terminal() {
         play(&panels, tokenizer, Duration::from_millis(args.pause))?;
-    } else {
+    } else if args.html.is_none() && args.svg.is_none() {
+        // Who asked for a file and looks elsewhere does not want a line of text per step.
         panels.iter().for_each(|panel| print!("{}", panel.story(tokenizer)));
     }
     for path in args.html.iter().chain(&args.svg) {

@@ -66,9 +66,7 @@ impl Attention {
             let op = Op { attention: *self, segments: segments.clone(), lse: OnceLock::new() };
             return q.contiguous()?.apply_op3(&k.contiguous()?, &v.contiguous()?, op);
         }
-        let parts: Vec<_> =
-            segments.iter().map(|s| composed::attend(self, q, k, v, s)).collect::<Result<_>>()?;
-        Tensor::cat(&parts, 0)
+        composed::attend(self, q, k, v, segments)
     }
 
     /// As [`Self::forward`], where the last rows of `q` are these shadows, in order.

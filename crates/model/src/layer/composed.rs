@@ -85,18 +85,31 @@ impl Angles {
     }
 }
 
-/// Attention of one segment: `[queries, heads·dim]`.
+/// Attention of all segments, `[queries, heads·dim]`, in their order.
 pub(super) fn attend(
+    shape: &Attention,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    segments: &[Segment],
+) -> Result<Tensor> {
+    #[cfg(feature = "flash-attn")]
+    if let Some(out) = super::flash::attend(shape, q, k, v, segments)? {
+        return Ok(out);
+    }
+    let parts: Vec<Tensor> =
+        segments.iter().map(|segment| attend_segment(shape, q, k, v, segment)).collect::<Result<_>>()?;
+    Tensor::cat(&parts, 0)
+}
+
+/// Attention of one segment.
+fn attend_segment(
     shape: &Attention,
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     segment: &Segment,
 ) -> Result<Tensor> {
-    #[cfg(feature = "flash-attn")]
-    if let Some(out) = flash(shape, q, k, v, segment)? {
-        return Ok(out);
-    }
     let (keys, values) = (of_heads(shape, k, segment)?, of_heads(shape, v, segment)?);
     let transposed = keys.transpose(1, 2)?;
     let at_once = (SCORES / (shape.heads * segment.k.len()).max(1)).max(1);
@@ -162,32 +175,7 @@ fn weights(
             apart.reshape((shape.kv_heads, group * rows, keys))?
         }
     };
-    let scores = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)?.exp()?;
+    // The largest score only keeps exp in range: no gradient flows through it.
+    let scores = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
     scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)
-}
-
-/// The fused kernel, where the device has it and the numbers are of its kind: no scores in memory at all.
-#[cfg(feature = "flash-attn")]
-fn flash(shape: &Attention, q: &Tensor, k: &Tensor, v: &Tensor, segment: &Segment) -> Result<Option<Tensor>> {
-    let half = matches!(q.dtype(), DType::F16 | DType::BF16);
-    if !q.device().is_cuda() || !half || segment.causal_offset.is_some() {
-        return Ok(None);
-    }
-    let rows = |x: &Tensor, range: &std::ops::Range<usize>, heads: usize| {
-        x.narrow(0, range.start, range.len())?.reshape((range.len(), heads, shape.head_dim))
-    };
-    let ends = |len: usize| Tensor::new(&[0_u32, len as u32], q.device());
-    let (queries, keys) = (segment.q.len(), segment.k.len());
-    let out = candle_flash_attn::flash_attn_varlen(
-        &rows(q, &segment.q, shape.heads)?,
-        &rows(k, &segment.k, shape.kv_heads)?,
-        &rows(v, &segment.k, shape.kv_heads)?,
-        &ends(queries)?,
-        &ends(keys)?,
-        queries,
-        keys,
-        1.0 / (shape.head_dim as f32).sqrt(),
-        false,
-    )?;
-    Ok(Some(out.reshape((queries, shape.heads * shape.head_dim))?))
 }

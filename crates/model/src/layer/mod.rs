@@ -6,6 +6,8 @@ mod composed;
 pub(crate) mod cpu;
 mod embedding;
 mod experts;
+#[cfg(any(test, feature = "flash-attn"))]
+mod flash;
 mod head;
 mod input;
 mod layer_norm;

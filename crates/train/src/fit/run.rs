@@ -14,9 +14,10 @@ use super::examples::Examples;
 use super::report::{Baselines, Report};
 use super::split::{Place, Split};
 use super::state::State;
+use crate::compute::Compute;
 use crate::error::{Error, Result};
 use crate::optimizer::Moments;
-use crate::predictor::{Model, SquaredError};
+use crate::predictor::{Computed, Model, SquaredError};
 use crate::tv_cache::{Cache, Example};
 
 /// The state is saved at least this often, besides at every validation.
@@ -72,6 +73,8 @@ pub struct Fit<'a> {
     pub folder: &'a Path,
     /// What the cache was made of, for the predictor's metadata.
     pub trained_on: &'a str,
+    /// Where updates are computed.
+    pub compute: Compute,
 }
 
 /// A trained predictor.
@@ -90,7 +93,7 @@ pub fn best(fitted: Vec<Fitted>) -> Option<Fitted> {
 
 /// What stays the same during a run.
 struct Plan {
-    model: Model,
+    computed: Computed,
     split: Split,
     held: Vec<Example>,
     per_epoch: u64,
@@ -106,11 +109,12 @@ impl Fit<'_> {
         let mut examples = Examples::new(self.cache, self.row, self.backbone, self.config)?;
         let plan = self.plan(&examples)?;
         let optimizer = self.config.optimizer();
-        let state = State::read(self.folder, &plan.identity, plan.model.len())?;
-        let mut state = state
-            .unwrap_or_else(|| State::new(Moments::new(plan.model.initial(self.config.seed), &optimizer)));
+        let model = &plan.computed.model;
+        let state = State::read(self.folder, &plan.identity, model.len())?;
+        let mut state =
+            state.unwrap_or_else(|| State::new(Moments::new(model.initial(self.config.seed), &optimizer)));
         let mut curve = Curve::read(self.folder, state.step);
-        watcher.on_start(self.row, plan.split.training.len(), plan.split.validation.len(), plan.model.len());
+        watcher.on_start(self.row, plan.split.training.len(), plan.split.validation.len(), model.len());
         if self.train(&plan, &mut state, &mut curve, &mut examples, watcher)?.is_break() {
             return Ok(None);
         }
@@ -126,7 +130,7 @@ impl Fit<'_> {
         let identity =
             serde_json::json!({ "config": self.config, "cache": header, "row": format!("{:?}", self.row) });
         Ok(Plan {
-            model,
+            computed: Computed { model, compute: self.compute.clone() },
             split,
             held,
             per_epoch,
@@ -148,7 +152,7 @@ impl Fit<'_> {
         let point = (plan.steps / POINTS).max(1);
         let (begin, first, mut saved) = (Instant::now(), state.step, Instant::now());
         let (mut order, mut gradient): ((u64, Vec<Place>), _) =
-            ((u64::MAX, Vec::new()), vec![0.0; plan.model.len()]);
+            ((u64::MAX, Vec::new()), vec![0.0; plan.computed.model.len()]);
         while state.step < plan.steps {
             let epoch = state.step / plan.per_epoch;
             if order.0 != epoch {
@@ -189,8 +193,9 @@ impl Fit<'_> {
         rate: f64,
     ) -> Result<SquaredError> {
         let batch = examples.batch(places)?;
-        let error = plan.model.gradient(&state.moments.parameters, &batch, gradient);
-        let norm = state.moments.update(&self.config.optimizer(), gradient, &[plan.model.matrices()], rate);
+        let error = plan.computed.gradient(&state.moments.parameters, &batch, gradient)?;
+        let matrices = [plan.computed.model.matrices()];
+        let norm = state.moments.update(&self.config.optimizer(), gradient, &matrices, rate);
         state.step += 1;
         if !norm.is_finite() {
             return Err(Error::Diverged { step: state.step });
@@ -209,7 +214,7 @@ impl Fit<'_> {
         let mut error = SquaredError::default();
         for held in plan.held.chunks(self.config.batch) {
             let batch = examples.assemble(&held.iter().collect::<Vec<_>>())?;
-            error += plan.model.error(&state.moments.parameters, &batch);
+            error += plan.computed.error(&state.moments.parameters, &batch)?;
         }
         let mse = error.mean();
         let better = state.best.as_ref().is_none_or(|(_, best, _)| mse < *best);
@@ -228,8 +233,7 @@ impl Fit<'_> {
         let mut pairs = Vec::new();
         for held in plan.held.chunks(self.config.batch) {
             let held: Vec<&Example> = held.iter().collect();
-            let predicted = plan.model.predict(weights, &examples.assemble(&held)?);
-            pairs.push(predicted);
+            pairs.push(plan.computed.predict(weights, &examples.assemble(&held)?)?);
         }
         let predicted = pairs.concat();
         let mut report = Report::new(&baselines, &plan.held, &predicted);
@@ -244,7 +248,7 @@ impl Fit<'_> {
             measure: self.config.target,
             ..Metadata::new(self.row)
         };
-        Ok(Fitted { parts: plan.model.parts(weights, metadata), report })
+        Ok(Fitted { parts: plan.computed.model.parts(weights, metadata), report })
     }
 }
 

@@ -189,7 +189,7 @@ impl Model {
         }
     }
 
-    fn scale(&self) -> f32 {
+    pub(super) fn scale(&self) -> f32 {
         1.0 / (self.width as f32).sqrt()
     }
 }

@@ -4,6 +4,7 @@
 //! Parameters are one flat vector: the projection's two matrices, then `W_Q`, `W_K` of every head (all `[in, out]`),
 //! then the logits of the mix.
 
+mod composed;
 mod gradient;
 
 use std::ops::Range;
@@ -12,6 +13,8 @@ use demask_decode::dependency::{Activation, Feature, Head, Measure, Metadata, Mi
 use demask_decode::rng::{Purpose, Rng};
 use demask_model::Rows;
 use serde::{Deserialize, Serialize};
+
+pub use composed::Computed;
 
 use crate::error::{Error, Result};
 

@@ -4,6 +4,7 @@ use demask_decode::dependency::Predictor;
 use demask_model::HiddenRow;
 
 use super::*;
+use crate::compute::Compute;
 use crate::optimizer::{AdamW, Moments};
 
 fn noise(seed: u64, count: usize) -> Vec<f32> {
@@ -116,4 +117,30 @@ fn architectures_without_parameters_are_refused() {
     assert!(Model::new(4, Architecture { heads: 0, ..Architecture::default() }).is_err());
     let projection = Some(ProjectionShape { inner: 0, out: 2, nonlinearity: Nonlinearity::Relu });
     assert!(Model::new(4, Architecture { projection, ..Architecture::default() }).is_err());
+}
+
+#[test]
+fn the_reference_device_computes_the_same() {
+    let (batch, reference) = (batch(6, &[5, 1, 3, 8]), Compute::on(candle_core::Device::Cpu, true));
+    let measures = [Measure::TotalVariation, Measure::Divergence];
+    for (architecture, measure) in variants().into_iter().flat_map(|a| measures.map(|m| (a, m))) {
+        let model = Model::new(6, architecture).unwrap().predicting(measure);
+        let (parameters, computed) =
+            (start(&model), Computed { model: model.clone(), compute: reference.clone() });
+        let (mut ours, mut theirs) = (vec![7.0; model.len()], vec![0.0; model.len()]);
+        let error = computed.gradient(&parameters, &batch, &mut ours).unwrap();
+        let expected = model.gradient(&parameters, &batch, &mut theirs);
+        assert_eq!((error.pairs, computed.error(&parameters, &batch).unwrap()), (expected.pairs, error));
+        assert!(
+            (error.sum - expected.sum).abs() < 1e-5 * expected.sum,
+            "{architecture:?}: {error:?} {expected:?}"
+        );
+        let largest = theirs.iter().fold(0.0_f32, |m, g| m.max(g.abs()));
+        let apart = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(apart < 1e-5 * largest, "{architecture:?}, {measure:?}: {apart} of {largest}");
+        let predicted = computed.predict(&parameters, &batch).unwrap();
+        for (a, b) in predicted.iter().zip(model.predict(&parameters, &batch)) {
+            assert!((a - b).abs() < 1e-6, "{architecture:?}: {a} {b}");
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
 use super::loss::{Loss, row_loss};
@@ -25,6 +26,29 @@ pub struct Certainty {
     pub weight: f32,
 }
 
+impl Certainty {
+    /// What the entropy of each prediction counts, of those whose most probable token is right.
+    pub(super) fn factors(&self, right: &[bool]) -> Vec<f32> {
+        let mut factors = vec![0.0_f32; right.len()];
+        for pass in &self.passes {
+            let count = right[pass.clone()].iter().filter(|right| **right).count();
+            for index in pass.clone().filter(|&index| right[index]) {
+                factors[index] = self.weight / count as f32;
+            }
+        }
+        factors
+    }
+}
+
+/// The entropies of rows of logits, each times its factor, as a scalar to be differentiated by candle.
+pub(super) fn composed(logits: &Tensor, factors: &[f32]) -> candle_core::Result<Tensor> {
+    let max = logits.max_keepdim(D::Minus1)?.detach();
+    let q = (logits.broadcast_sub(&max)? / f64::from(TEMPERATURE))?.exp()?;
+    let q = q.broadcast_div(&q.sum_keepdim(D::Minus1)?)?;
+    let entropy = (&q * (&q + f64::from(FLOOR))?.log()?)?.sum(D::Minus1)?.neg()?;
+    (entropy * Tensor::new(factors, logits.device())?)?.sum_all()
+}
+
 /// Replaces `logits` by the gradient of cross-entropy and entropy, and returns their sum.
 ///
 /// # Panics
@@ -37,13 +61,7 @@ pub fn certainty(logits: &mut [f32], targets: &[u32], weights: &[f32], sure: &Ce
     assert_eq!(logits.len(), vocab * targets.len(), "certainty: logits must be [targets, vocab]");
     let is_right = |(row, &target): (&[f32], &u32)| first_largest(row) == target as usize;
     let right: Vec<bool> = logits.par_chunks(vocab).zip(targets).map(is_right).collect();
-    let mut factors = vec![0.0_f32; targets.len()];
-    for pass in &sure.passes {
-        let count = right[pass.clone()].iter().filter(|right| **right).count();
-        for index in pass.clone().filter(|&index| right[index]) {
-            factors[index] = sure.weight / count as f32;
-        }
-    }
+    let factors = sure.factors(&right);
     let rows = logits.par_chunks_mut(vocab).zip(targets).zip(weights).zip(&factors);
     let losses: Vec<f64> = rows
         .map(|(((row, &target), &weight), &factor)| {

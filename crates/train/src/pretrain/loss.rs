@@ -74,14 +74,16 @@ pub(super) fn of(logits: &mut [f32], targets: &[u32], weights: &[f32], sure: Opt
     }
 }
 
-/// The loss as a differentiable scalar; the detached [`Loss`] comes beside it.
+/// The loss as a differentiable scalar; the detached [`Loss`] comes beside it. Of candle's own operations where the logits
+/// lie on a device, or where `composed`.
 pub fn differentiable(
     logits: &Tensor,
     targets: &[u32],
     weights: &[f32],
     certainty: Option<&Certainty>,
+    composed: bool,
 ) -> Result<(Tensor, Loss)> {
-    if logits.device().is_cpu() && logits.dtype() == DType::F32 {
+    if !composed && logits.device().is_cpu() && logits.dtype() == DType::F32 {
         let outcome = Arc::new(Mutex::new(Outcome::default()));
         let op = Op {
             targets: targets.to_vec(),
@@ -93,18 +95,19 @@ pub fn differentiable(
         let loss = outcome.lock().map_or_else(|poisoned| poisoned.into_inner().loss, |outcome| outcome.loss);
         return Ok((value, loss));
     }
-    if certainty.is_some() {
-        candle_core::bail!("certainty is trained on the CPU in single precision")
-    }
     let device = logits.device();
     let logits = logits.to_dtype(DType::F32)?;
     let targets_column = Tensor::new(targets, device)?.unsqueeze(1)?;
     let max = logits.max_keepdim(1)?.detach();
     let lse = (logits.broadcast_sub(&max)?.exp()?.sum_keepdim(1)?.log()? + &max)?;
     let surprise = (lse - logits.gather(&targets_column, 1)?)?.squeeze(1)?;
-    let value = (surprise * Tensor::new(weights, device)?)?.sum_all()?;
+    let mut value = (surprise * Tensor::new(weights, device)?)?.sum_all()?;
     let best: Vec<u32> = logits.argmax(1)?.to_vec1()?;
-    let right = best.iter().zip(targets).filter(|(a, b)| a == b).count();
+    let right: Vec<bool> = best.iter().zip(targets).map(|(best, target)| best == target).collect();
+    if let Some(sure) = certainty {
+        value = (value + certainty::composed(&logits, &sure.factors(&right))?)?;
+    }
+    let right = right.into_iter().filter(|right| *right).count();
     let loss = Loss { value: f64::from(value.to_scalar::<f32>()?), right, count: targets.len() };
     Ok((value, loss))
 }
@@ -183,10 +186,10 @@ mod tests {
     #[test]
     fn the_fused_op_agrees_with_composed_operations() {
         let var = Var::from_vec(logits(), (3, 5), &Device::Cpu).unwrap();
-        let (fused, loss) = differentiable(var.as_tensor(), &TARGETS, &WEIGHTS, None).unwrap();
+        let (fused, loss) = differentiable(var.as_tensor(), &TARGETS, &WEIGHTS, None, false).unwrap();
         let fused_gradient = (fused * 3.0).unwrap().backward().unwrap().remove(&var).unwrap();
         let wide = var.to_dtype(DType::F64).unwrap();
-        let (composed, other) = differentiable(&wide, &TARGETS, &WEIGHTS, None).unwrap();
+        let (composed, other) = differentiable(&wide, &TARGETS, &WEIGHTS, None, false).unwrap();
         let composed_gradient = (composed * 3.0).unwrap().backward().unwrap().remove(&var).unwrap();
         let (a, b) = (fused_gradient.flatten_all().unwrap(), composed_gradient.flatten_all().unwrap());
         for (a, b) in a.to_vec1::<f32>().unwrap().iter().zip(b.to_vec1::<f32>().unwrap()) {

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use candle_core::Device;
 use demask_model::checkpoint::Store;
 use demask_model::files::Lock;
 use demask_model::{Spec, Transformer};
@@ -19,6 +18,7 @@ use super::muon::Matrices;
 use super::state::State;
 use super::step::{self, Gradient};
 use super::weights;
+use crate::compute::Compute;
 use crate::error::{Error, Result};
 use crate::optimizer::{self, Moments};
 
@@ -73,7 +73,7 @@ pub struct Run<'a> {
     /// A checkpoint folder to start from instead of random weights.
     pub start: Option<&'a Path>,
     /// Where to compute.
-    pub device: Device,
+    pub compute: Compute,
 }
 
 /// What a run leaves behind.
@@ -104,7 +104,7 @@ impl Run<'_> {
             None => State::new(Moments::new(self.first_weights(&layout)?, &self.config.optimizer)),
         };
         let mut curve = Curve::read(self.folder, state.step);
-        let mut gradient = step::gradient(self.spec, &layout, &self.device, self.config.precision)?;
+        let mut gradient = step::gradient(self.spec, &layout, &self.compute, self.config.precision)?;
         watcher.on_start(state.step, layout.len());
         let (begin, first, before) = (Instant::now(), state.counts(), state.seconds);
         let (mut saved, mut tally, mut sum) = (Instant::now(), Tally::default(), vec![0.0; layout.len()]);
@@ -208,7 +208,7 @@ impl Run<'_> {
         watcher: &mut dyn Watcher,
     ) -> Result<()> {
         let parameters = state.moments.averaged();
-        let model = weights::transformer(self.spec, layout, parameters, &self.device)?;
+        let model = weights::transformer(self.spec, layout, parameters, &self.compute)?;
         let failed = |problem| Error::Validation { step: state.step, problem };
         let scores = watcher.validate(state.step, &model).map_err(failed)?;
         let mean = scores.iter().map(|score| score.value).sum::<f64>() / scores.len().max(1) as f64;

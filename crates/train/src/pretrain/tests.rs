@@ -8,6 +8,7 @@ use demask_model::config::Shift;
 use demask_model::{Spec, SpecialIds, Transformer};
 
 use super::*;
+use crate::compute::Compute;
 
 /// `a + b = c` with one token per number: prompt `[10+a, 10+b]`, response `[10+a+b, 10+a]`.
 pub(crate) struct Sums;
@@ -54,8 +55,12 @@ impl Watcher for StopAt {
 }
 
 fn train(folder: &Path, config: &Config, stop: u64) -> (Vec<f32>, Vec<f64>) {
+    train_on(Compute::CPU, folder, config, stop)
+}
+
+fn train_on(compute: Compute, folder: &Path, config: &Config, stop: u64) -> (Vec<f32>, Vec<f64>) {
     let spec = spec();
-    let run = Run { config, spec: &spec, folder, tokenizer: None, start: None, device: Device::Cpu };
+    let run = Run { config, spec: &spec, folder, tokenizer: None, start: None, compute };
     let mut watcher = StopAt(stop, Vec::new());
     let outcome = run.train(&mut Sums, &mut watcher).unwrap();
     (outcome.parameters, watcher.1)
@@ -116,4 +121,30 @@ fn the_number_of_threads_does_not_matter() {
         pool.install(|| train(folder.path(), &config, 40).0)
     };
     assert_eq!(with(1), with(3));
+}
+
+#[test]
+fn the_reference_device_trains_as_the_cpu() {
+    let (config, reference) = (config(), Compute::on(Device::Cpu, true));
+    let folder = tempfile::tempdir().unwrap();
+    // Both stages, a validation and an export; beyond that rounding would be all that is measured.
+    let (a, losses) = train(&folder.path().join("a"), &config, 50);
+    let (b, others) = train_on(reference.clone(), &folder.path().join("b"), &config, 50);
+    assert_eq!((losses.len(), others.len()), (50, 50));
+    for (step, (ours, theirs)) in losses.iter().zip(&others).enumerate() {
+        assert!((ours - theirs).abs() < 2e-3 * ours, "step {step}: {ours} {theirs}");
+    }
+    let apart = a.iter().zip(&b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+    let moved = a.iter().zip(&spec_start(&config)).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+    assert!(apart < 1e-2 * moved, "{apart} apart after moving {moved}");
+    assert!(folder.path().join("b/causal").exists());
+    // What the kernels alone can do is refused in a sentence.
+    let bf16 = Config { precision: Precision::Bf16, ..config };
+    let layout = Layout::new(&spec()).unwrap();
+    let refused = step::gradient(&spec(), &layout, &reference, bf16.precision).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("precision is bf16, must be f32"), "{refused}");
+}
+
+fn spec_start(config: &Config) -> Vec<f32> {
+    Layout::new(&spec()).unwrap().initial(config.seed)
 }

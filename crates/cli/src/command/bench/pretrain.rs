@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use candle_core::Device;
 use demask::counted;
 use demask::kernels::meter;
 use demask::model::{Packed, Spec};
 use demask::plot::Mark;
+use demask::train::compute::Compute;
 use demask::train::pretrain::{BatchPart, Layout, Precision, step};
 
 use super::measure::{Spread, alternate};
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<()> {
     let layout = Layout::new(&spec)?;
     let parameters = layout.initial(0);
     let precision = if args.bf16 { Precision::Bf16 } else { Precision::F32 };
-    let mut gradient = step::gradient(&spec, &layout, &Device::Cpu, precision)?;
+    let mut gradient = step::gradient(&spec, &layout, &Compute::CPU, precision)?;
     // Two parts a batch, as lanes side by side take them.
     let parts: Vec<Vec<BatchPart>> =
         args.lengths.iter().map(|&length| vec![part(&spec, length, gradient.part_tokens()); 2]).collect();

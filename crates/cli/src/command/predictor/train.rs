@@ -82,7 +82,8 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
         claim: Claim::Lock,
     };
     let start = Instant::now();
-    let estimate = Estimate::measure(&generator, &config)?;
+    let compute = args.model.compute()?;
+    let estimate = Estimate::measure(&generator, &config, &compute)?;
     let full = Plan { responses, masks: paper.masks_per_response };
     let mut settings = paper.clone();
     host.note(&format!(
@@ -128,7 +129,7 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
     let cache = Cache::open(&folder)?;
     let rows = [(HiddenRow::I, "row-i"), (HiddenRow::IMinusOne, "row-i-minus-1")];
     let out = args.out.join("predictor.safetensors");
-    fit_and_save(&cache, &config, &rows, Some(model.backbone()), &out, host)
+    fit_and_save(&cache, &config, &rows, Some(model.backbone()), &compute, &out, host)
 }
 
 impl Args {

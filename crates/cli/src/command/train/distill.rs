@@ -42,6 +42,7 @@ pub(super) struct DistillArgs {
 /// Distils the model.
 pub(super) fn run(args: &DistillArgs) -> Result<()> {
     let start = args.source.model.folder()?;
+    let compute = args.source.model.compute()?;
     args.source.with(|model, source| {
         let spec = model.backbone().spec();
         let answers = args.source.trajectories(model, source, &args.out, 0.0, None)?;
@@ -53,7 +54,7 @@ pub(super) fn run(args: &DistillArgs) -> Result<()> {
             folder: &args.out,
             tokenizer: Some(&start),
             start: Some(&start),
-            device: candle_core::Device::Cpu,
+            compute,
         };
         println!("before: {}", spelled(&held.scores(model.backbone())?));
         let outcome = run.train(&mut own, &mut Watch { held, stop: stop_on_signals()? })?;

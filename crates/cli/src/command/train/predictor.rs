@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use demask::decode::dependency::Measure;
 use demask::model::checkpoint::Dtype;
 use demask::model::{Backbone, HiddenRow};
+use demask::train::compute::Compute;
 use demask::train::fit::{Config, Fit, FitProgress, Fitted, Report, Watcher, best};
 use demask::train::tv_cache::Cache;
 use demask::{Model, counted};
@@ -99,7 +100,8 @@ pub(super) fn run(args: &PredictorArgs, host: &mut Host<'_>) -> Result<()> {
         RowArg::IMinusOne => vec![(HiddenRow::IMinusOne, "row-i-minus-1")],
         RowArg::Both => vec![(HiddenRow::I, "row-i"), (HiddenRow::IMinusOne, "row-i-minus-1")],
     };
-    fit_and_save(&cache, &config, &rows, backbone, &args.out, host)
+    let compute = args.model.compute()?;
+    fit_and_save(&cache, &config, &rows, backbone, &compute, &args.out, host)
 }
 
 /// Trains one predictor per hidden row and saves the best; state and reports go to a folder beside it.
@@ -108,6 +110,7 @@ pub(crate) fn fit_and_save(
     config: &Config,
     rows: &[(HiddenRow, &str)],
     backbone: Option<&dyn Backbone>,
+    compute: &Compute,
     out: &Path,
     host: &mut Host<'_>,
 ) -> Result<()> {
@@ -118,7 +121,8 @@ pub(crate) fn fit_and_save(
     for &(row, name) in rows {
         let folder = run.join(name);
         let trained_on = &cache.header().source;
-        let fit = Fit { cache, config, row, backbone, folder: &folder, trained_on };
+        let compute = compute.clone();
+        let fit = Fit { cache, config, row, backbone, folder: &folder, trained_on, compute };
         let one = fit.run(&mut Watched { host, validation: None, stop: stop.clone() });
         host.clear();
         let Some(one) = one? else { return host.say("stopped; the same command continues\n") };

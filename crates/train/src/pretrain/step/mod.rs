@@ -11,7 +11,6 @@ mod lanes;
 mod products;
 mod rows;
 
-use candle_core::Device;
 use demask_model::Spec;
 
 pub use autograd::Autograd;
@@ -23,7 +22,8 @@ use super::batch::BatchPart;
 use super::config::Precision;
 use super::layout::Layout;
 use super::loss::Loss;
-use crate::error::Result;
+use crate::compute::Compute;
+use crate::error::{Error, Result};
 
 /// Something that differentiates the loss.
 pub trait Gradient {
@@ -43,23 +43,28 @@ pub trait Gradient {
     fn part_tokens(&self) -> usize;
 }
 
-/// The faster implementation for a device.
+/// The faster implementation for a place; refuses what it cannot compute there.
 pub fn gradient(
     spec: &Spec,
     layout: &Layout,
-    device: &Device,
+    compute: &Compute,
     precision: Precision,
 ) -> Result<Box<dyn Gradient>> {
-    Ok(match device {
-        Device::Cpu if Fused::knows(spec) => {
-            Box::new(Lanes::new(|| Fused::new(spec, layout, precision), layout.len()))
-        }
-        _ => Box::new(Autograd::new(spec, layout, device)?),
-    })
+    if !compute.is_composed() && Fused::knows(spec) {
+        return Ok(Box::new(Lanes::new(|| Fused::new(spec, layout, precision), layout.len())));
+    }
+    if precision == Precision::Bf16 {
+        let allowed = "f32 where candle's operations are differentiated (on a device, or for layers that the kernels' \
+                       gradient does not know)";
+        return Err(Error::Setting { name: "precision", value: "bf16".into(), allowed });
+    }
+    Ok(Box::new(Autograd::new(spec, layout, compute)?))
 }
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+
     use super::*;
     use crate::pretrain::batch::Batches;
     use crate::pretrain::config::{Config, Objective, Stage, tests::SMALL};
@@ -85,7 +90,9 @@ mod tests {
             // Biases start at zero; moved, they show mistakes.
             let parameters: Vec<f32> =
                 layout.initial(3).iter().enumerate().map(|(i, p)| p + (i % 5) as f32 * 0.02).collect();
-            let mut autograd = Autograd::new(&spec, &layout, &Device::Cpu).unwrap();
+            let mut autograd = Autograd::new(&spec, &layout, &Compute::CPU).unwrap();
+            let reference = Compute::on(Device::Cpu, true);
+            let mut device = Autograd::new(&spec, &layout, &reference).unwrap();
             let mut fused = Fused::new(&spec, &layout, Precision::F32);
             let lessons = [
                 (Objective::Autoregressive, 0.0),
@@ -99,11 +106,13 @@ mod tests {
                 let batch = Batches::new(&spec, &config.data, 5, 90).at(&mut Sums, 11, &stage).unwrap();
                 assert!(batch.parts.len() > 1);
                 let (mut a, mut b) = (vec![0.0; layout.len()], vec![0.0; layout.len()]);
+                let mut sum = Loss::default();
                 for part in &batch.parts {
                     let x = autograd.add(&parameters, part, &mut a).unwrap();
                     let y = fused.add(&parameters, part, &mut b).unwrap();
                     assert!((x.value - y.value).abs() < 1e-5 * x.value.abs(), "{x:?} {y:?}");
                     assert_eq!((x.right, x.count), (y.right, y.count));
+                    sum += x;
                 }
                 let mut lanes = Lanes::new(|| Fused::new(&spec, &layout, Precision::F32), layout.len());
                 let mut c = vec![0.0; layout.len()];
@@ -111,6 +120,12 @@ mod tests {
                 assert!(difference(&layout, &b, &c).0 < 1e-5, "{:?}", difference(&layout, &b, &c));
                 let (worst, name) = difference(&layout, &a, &b);
                 assert!(worst < 2e-4, "{objective:?} {name}: {worst}");
+                let mut d = vec![0.0; layout.len()];
+                let all = device.add_all(&parameters, &batch.parts, &mut d).unwrap();
+                let (worst, name) = difference(&layout, &a, &d);
+                assert!(worst < 2e-4, "reference device, {objective:?} {name}: {worst}");
+                assert!((all.value - sum.value).abs() < 1e-5 * sum.value.abs(), "{all:?} {sum:?}");
+                assert_eq!((all.right, all.count), (sum.right, sum.count));
                 assert!(layout.slots().iter().all(|slot| a[slot.range.clone()].iter().any(|&g| g != 0.0)));
             }
         }
