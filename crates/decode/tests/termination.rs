@@ -109,14 +109,16 @@ impl Backbone for Speaker {
     }
 }
 
-/// The name with random parameters.
+/// The name with random parameters; not those that cut the canvas, which a joint does not allow.
 fn spelled<F: Family>(entry: &F::Entry, rng: Rng) -> Spelled<F> {
     let mut spec: Spelled<F> = entry.name().parse().unwrap();
     for (index, param) in entry.params().iter().enumerate() {
         let draw = |purpose| rng.uniform(purpose, 1, index as u64);
         let conflict =
             param.key == "steps" && spec.given().iter().any(|g| ["k", "chunk"].contains(&g.0.as_str()));
-        if conflict || draw(Purpose::Mask) < 0.5 {
+        let cuts = ["lookahead", "window"].contains(&param.key)
+            && entry.params().iter().any(|param| param.key == "lookahead");
+        if conflict || cuts || draw(Purpose::Mask) < 0.5 {
             continue;
         }
         let u = draw(Purpose::Position);
