@@ -4,7 +4,7 @@
 # MODEL is rxnfp, rxnmapper, antiberty (default: all three). See README.md; what it found is in docs/results/real-weights.md.
 # What is finished is not made again, so that it can be stopped at any time and started once more. RUN may name a command to
 # put in front of everything that computes, for example "nice" or "taskset -c 1".
-set -eu
+set -euo pipefail
 if [ $# -lt 5 ]; then sed -n 2,6p "$0" >&2; exit 2; fi
 python=$1 demask=$2 work=$3 reactions=$4 antibodies=$5
 shift 5
@@ -62,10 +62,16 @@ for name in rxnfp rxnmapper antiberty; do
     of $name
     once "$model/expected.safetensors" "$python" "$here/expect.py" "$model" "$work/data/$list.txt"
 done
+# What failed, or compared nothing, is kept under another name and tried again the next time.
 if [ ! -e "$work/results/parity.txt" ]; then
+    part=$work/results/parity.part
     DEMASK_REAL_WEIGHTS=$(cd "$work/models" && pwd) cargo test --release -p demask-model --test bert -- --ignored --nocapture |
-        tee "$work/results/parity.part"
-    mv "$work/results/parity.part" "$work/results/parity.txt"
+        tee "$part"
+    if ! grep -q '^test result: ok\. [1-9]' "$part"; then
+        echo "the forwards were not compared: see $part" >&2
+        exit 1
+    fi
+    mv "$part" "$work/results/parity.txt"
 fi
 
 for name in $models; do

@@ -87,7 +87,7 @@ pub enum DtypeArg {
     F16,
     /// Linear maps as bytes with a scale per 128 weights
     Int8,
-    /// Linear maps as four bits with a scale per 32 weights, the head as bytes
+    /// Linear maps as four bits with a factor per 32 inputs and a scale per 128 (4.375 bits a weight), the head as bytes
     Q4,
 }
 
@@ -132,13 +132,13 @@ impl ModelArgs {
         Ok(devices.map(|(device, composed)| LoadOptions { mapped, device, composed, dtype }).collect())
     }
 
-    /// Where updates of a training are computed: on the first device, which is said where there are more.
-    pub fn compute(&self) -> Result<Compute> {
+    /// Where updates of a training are computed: on the first device. Where there are more, it is said what they are for:
+    /// `shared` if passes of the model are.
+    pub fn compute(&self, shared: bool) -> Result<Compute> {
         let (compute, more) = self.device.first()?;
         if more {
-            eprintln!(
-                "note: updates are computed on the first device; the others help with passes of the model"
-            );
+            let others = if shared { "help with passes of the model" } else { "have nothing to do" };
+            eprintln!("note: updates are computed on the first device; the others {others}");
         }
         Ok(compute)
     }
@@ -189,12 +189,23 @@ impl ModelArgs {
         Ok(())
     }
 
-    /// Says on standard error what was made of a predictor that did not come with this program.
+    /// Says on standard error which devices share the work, what was made of a predictor that did not come with this
+    /// program, and which are there and not used.
     fn tell(&self, model: Model) -> Model {
-        if (self.model.is_some() || self.predictor.is_some())
-            && let Some(understanding) = model.understanding()
-        {
-            eprintln!("predictor {understanding}");
+        let copies = model.backbone().replicas();
+        if copies > 1 {
+            eprintln!("{copies} copies of the model share the work: {}", self.device);
+        }
+        if self.model.is_none() && self.predictor.is_none() {
+            return model;
+        }
+        let others = model.passed_over();
+        match model.understanding() {
+            Some(understanding) => {
+                let others = others.map(|others| format!("; {others}")).unwrap_or_default();
+                eprintln!("predictor {understanding}{others}");
+            }
+            None => others.iter().for_each(|others| eprintln!("no predictor is used; {others}")),
         }
         model
     }

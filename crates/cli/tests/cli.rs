@@ -277,7 +277,7 @@ fn inspect_predicts_the_peak_memory() {
         "shape.json",
         br#"{"model_type":"Dream","vocab_size":32000,"hidden_size":1024,"intermediate_size":4096,
             "num_hidden_layers":6,"num_attention_heads":16,"num_key_value_heads":4,"max_position_embeddings":2048,
-            "mask_token_id":1,"eos_token_id":2,"pad_token_id":0,"torch_dtype":"bfloat16"}"#,
+            "rms_norm_eps":1e-6,"rope_theta":1e6,"mask_token_id":1,"eos_token_id":2,"pad_token_id":0,"torch_dtype":"bfloat16"}"#,
     );
     let model = folder.path("model");
     let made =

@@ -4,9 +4,12 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Folder, PROMPT, demask, fixture};
 
 /// The lines of a run's records, without what the clock adds.
@@ -75,6 +78,7 @@ fn two_replicas_write_what_one_writes() {
             out,
         ]);
         assert_eq!(run.code, 0, "{}", run.err);
+        assert_eq!(run.err.contains(SHARED), device.contains(','), "{}", run.err);
         records(out)
     };
     assert_eq!(evaluate("candle", &folder.path("one")), evaluate("candle,candle", &folder.path("two")));
@@ -109,6 +113,111 @@ fn two_replicas_write_what_one_writes() {
     let (one, two) =
         (cache("candle", &folder.path("cache-1")), cache("candle,candle", &folder.path("cache-2")));
     assert!(one.len() >= 2 && one == two);
+}
+
+/// The line that several devices make appear.
+const SHARED: &str = "2 copies of the model share the work: candle,candle";
+
+/// Every file of a folder, those in folders apart.
+fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| path.is_file())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn two_replicas_sweep_as_one() {
+    let (folder, model) = (Folder::new(), fixture());
+    let predictor = format!("{model}/predictor_row_i.safetensors");
+    let grid = b"baseline = \"entropy\"\n[[grid]]\nstrategy = \"demask\"\ntau = [0.1, 1.0]\ngamma = [0.3]\n";
+    let grid = folder.write("grid.toml", grid);
+    let sweep = |device: &str| {
+        let out = folder.path(device);
+        let named =
+            ["sweep", "--grid", &grid, "--model", &model, "--predictor", &predictor, "--tasks", "arith"];
+        let sizes = ["--limit", "5", "-n", "16", "--threads", "1", "--device", device, "--out", &out];
+        let run = demask(&[&named[..], &sizes].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        assert_eq!(run.err.contains(SHARED), device.contains(','), "{}", run.err);
+        (records(&out), fs::read_to_string(Path::new(&out).join("chosen.txt")).unwrap())
+    };
+    let one = sweep("candle");
+    assert!(one.0.len() >= 15, "{}", one.0.len());
+    assert_eq!(one, sweep("candle,candle"));
+}
+
+#[test]
+fn two_replicas_validate_as_one() {
+    let (folder, model) = (Folder::new(), fixture());
+    let predictor = format!("{model}/predictor_row_i.safetensors");
+    let validate = |device: &str, what: &[&str]| {
+        let out = folder.path(&format!("{}-{device}", what[0]));
+        let common =
+            ["--model", &model, "--data", "task:arith", "--threads", "1", "--device", device, "--out", &out];
+        let run = demask(&[&["validate"][..], what, &common].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        assert_eq!(run.err.contains(SHARED), device.contains(','), "{}", run.err);
+        files(&out)
+    };
+    for what in [
+        &["sub-additivity", "--limit", "3", "--masks-per-response", "2"][..],
+        &["bound", "--predictor", &predictor, "--limit", "2", "-n", "16", "--tau", "0.1,1", "--chains", "4"],
+    ] {
+        let one = validate("candle", what);
+        assert!(!one.is_empty(), "{what:?}");
+        assert!(one == validate("candle,candle", what), "{what:?}");
+    }
+}
+
+#[test]
+fn two_replicas_serve_as_one() {
+    let served = |device: &str| -> Value {
+        let model = fixture();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_demask"))
+            .args(["serve", "--port", "0", "--model", &model, "--strategy", "entropy:k=2"])
+            .args(["--device", device, "--threads", "1"])
+            .env("HF_HUB_OFFLINE", "1")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut said = Vec::new();
+        let ready = loop {
+            let line = lines.next().expect("it listens");
+            if line.contains("http://") {
+                break line;
+            }
+            said.push(line);
+        };
+        assert_eq!(said.iter().any(|line| line == SHARED), device.contains(','), "{said:?}");
+        let address = ready.split("http://").nth(1).unwrap().split('/').next().unwrap();
+        let other = PROMPT.replace("shells", "pens");
+        let prompts = [PROMPT, &other, "eva has 5 shells . <sep>"];
+        let body = json!({ "prompt": prompts, "max_tokens": 24, "n": 2, "temperature": 0.7, "seed": 3 });
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /v1/completions HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: \
+             {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        serde_json::from_str::<Value>(body).unwrap()["choices"].take()
+    };
+    let one = served("candle");
+    assert_eq!(one.as_array().unwrap().len(), 6);
+    assert_eq!(one, served("candle,candle"));
 }
 
 const PRETRAIN: &str = r#"
@@ -188,15 +297,18 @@ fn a_predictor_trained_on_the_reference_device_is_that_of_the_cpu() {
         &folder.path("cache"),
     ]);
     assert_eq!(made.code, 0, "{}", made.err);
-    let report = |device: &str| -> Value {
+    let report = |device: &str, said: &str| -> Value {
         let (cache, out) = (folder.path("cache"), folder.path(&format!("{device}.safetensors")));
         let flags = ["train", "predictor", "--cache", &cache, "--config", &config, "--hidden-row", "i"];
         let run = demask(&[&flags[..], &["--device", device, "--threads", "1", "--out", &out]].concat());
         assert_eq!(run.code, 0, "{}", run.err);
+        assert_eq!(run.err.lines().find(|line| line.contains("device")).unwrap_or_default(), said);
         let report = Path::new(&out).with_extension("run").join("row-i/report.json");
         serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
     };
     let number = |report: &Value| report["validation_mse"].as_f64().unwrap();
-    let (cpu, candle) = (number(&report("cpu")), number(&report("candle")));
+    let (cpu, candle) = (number(&report("cpu", "")), number(&report("candle", "")));
     assert!((cpu - candle).abs() < 1e-4 * cpu, "{cpu} {candle}");
+    let note = "note: updates are computed on the first device; the others have nothing to do";
+    assert_eq!(number(&report("candle,candle", note)), candle);
 }

@@ -4,9 +4,10 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support::{Folder, demask, fixture};
+use support::{Folder, PROMPT, demask, fixture, wait_for};
 
 #[test]
 fn one_command_trains_a_predictor_and_continues() {
@@ -51,6 +52,90 @@ fn one_command_trains_a_predictor_and_continues() {
         assert!(judged.out.contains(part), "{part}: {}", judged.out);
     }
     assert!(judged.err.contains("worse than a constant"), "{}", judged.err);
+}
+
+#[test]
+fn a_predictor_that_is_not_used_is_named_once() {
+    let folder = Folder::copy_of(&fixture());
+    let whole = folder.read("predictor_row_i.safetensors");
+    for name in ["predictor_row_i.safetensors", "predictor_row_i_minus_1.safetensors"] {
+        std::fs::remove_file(folder.path(name)).unwrap();
+    }
+    folder.write("torn.safetensors", &whole[..whole.len() / 2]);
+    let said = |flags: &[&str]| {
+        let root = folder.root();
+        let run = demask(&[&["generate", "--model", &root, "-n", "8", PROMPT], flags].concat());
+        assert_eq!(run.err.matches("torn.safetensors (").count(), 1, "{}", run.err);
+        run
+    };
+    for flags in [&[][..], &["-s", "entropy"], &["-s", "demask"]] {
+        let run = said(flags);
+        assert_eq!(run.code != 0, flags.contains(&"demask"), "{}", run.err);
+        assert!(run.err.contains("no predictor is used; passed over: torn.safetensors ("), "{}", run.err);
+    }
+    folder.write("own.safetensors", &whole);
+    let run = said(&[]);
+    let line = run.err.lines().find(|line| line.starts_with("predictor ")).unwrap();
+    assert!(line.contains("own.safetensors: one head") && line.contains("; passed over: torn"), "{line}");
+}
+
+/// Passes that are measured again would give another plan, for which the cache of the first is of no use.
+#[test]
+fn a_budget_is_planned_once() {
+    let (folder, model) = (Folder::new(), fixture());
+    let config = folder.write("settings.toml", b"epochs = 1\nvalidation = 0.3\n");
+    let out = folder.path("made");
+    let train = |budget: &str| {
+        let args = ["predictor", "train", "--model", &model, "--data", "task:arith", "--config", &config];
+        demask(&[&args[..], &["--out", &out, "--budget", budget]].concat())
+    };
+    let first = train("2s");
+    assert_eq!(first.code, 0, "{}", first.err);
+    assert!(first.err.contains("within 0:00:02: "), "{}", first.err);
+    let given_up = |text: &str| -> String {
+        text.split_once("; given up: ")
+            .expect("what a budget gives up is said")
+            .1
+            .lines()
+            .next()
+            .unwrap()
+            .into()
+    };
+    assert!(given_up(&first.err).contains(" of 500000 examples"), "{}", first.err);
+    let file = Path::new(&out).join("predictor.safetensors");
+    let (bytes, plan) = (std::fs::read(&file).unwrap(), folder.read("made/plan.json"));
+    std::fs::remove_file(&file).unwrap();
+    let again = train("2s");
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(
+        again.err.contains("the plan of before is kept") && !again.err.contains("measured"),
+        "{}",
+        again.err
+    );
+    assert_eq!(given_up(&again.err), given_up(&first.err));
+    assert_eq!((std::fs::read(&file).unwrap(), folder.read("made/plan.json")), (bytes.clone(), plan.clone()));
+    // A run that is killed ends as one that was not.
+    let killed = folder.path("killed");
+    std::fs::create_dir(&killed).unwrap();
+    std::fs::copy(Path::new(&out).join("plan.json"), Path::new(&killed).join("plan.json")).unwrap();
+    let args = ["predictor", "train", "--model", &model, "--data", "task:arith", "--config", &config];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_demask"))
+        .args(args)
+        .args(["--out", &killed, "--budget", "2s"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Path::new(&killed).join("cache");
+    wait_for(&mut child, "a cache", || std::fs::read_dir(&begun).is_ok_and(|files| files.count() > 0));
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it was killed before its end");
+    let resumed = demask(&[&args[..], &["--out", &killed, "--budget", "2s"]].concat());
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    assert_eq!(folder.read("killed/predictor.safetensors"), bytes);
+    let other = train("3s");
+    assert!(other.code != 0 && other.err.contains("plan.json was made for another budget"), "{}", other.err);
+    assert_eq!(folder.read("made/plan.json"), plan, "a budget that was mistyped costs nothing");
 }
 
 /// The problems of the fixture with their answers as texts, five times over; masks differ every time.

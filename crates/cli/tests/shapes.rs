@@ -24,7 +24,8 @@ fn dream() -> Value {
 /// LLaDA-8B but for the same.
 fn llada() -> Value {
     json!({
-        "model_type": "llada", "block_type": "llama", "vocab_size": 2048, "embedding_size": 2112, "d_model": 4096,
+        "model_type": "llada", "block_type": "llama", "layer_norm_type": "rms", "activation_type": "silu", "rope": true,
+        "vocab_size": 2048, "embedding_size": 2112, "d_model": 4096,
         "mlp_hidden_size": 12288, "n_layers": 1, "n_heads": 32, "n_kv_heads": 32, "max_sequence_length": 4096,
         "rms_norm_eps": 1e-5, "rope_theta": 5e5, "weight_tying": false, "include_bias": false,
         "mask_token_id": 2047, "pad_token_id": 2046, "eos_token_id": 2046

@@ -1,5 +1,5 @@
 //! The house rules a program can check: module docs, file sizes, direction of the crates, a map
-//! that matches the tree, no path of anybody's machine.
+//! that matches the tree, layers that leave numbers on the device, no path of anybody's machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,6 +80,62 @@ fn unsafe_stays_in_its_rooms() {
         let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
         assert!(allowed || !code.clone().any(|l| l.contains("unsafe {")), "{room} has unsafe code");
     }
+}
+
+/// Where numbers of a tensor may be read on the host: file, how, how often, and why that is not a layer reading back what a
+/// device computed.
+const ON_THE_HOST: &[(&str, &str, usize, &str)] = &[
+    ("model/src/layer/cpu.rs", "storage_and_layout", 1, "the CPU's own tensors, for the kernels"),
+    ("model/src/layer/attention.rs", "cpu::with", 6, "kernels: keys that lie apart, gradients"),
+    ("model/src/layer/linear.rs", "cpu::with", 5, "kernels: bytes, importance, gradients"),
+    ("model/src/layer/linear.rs", "to_vec1", 1, "an expert over the kernels whose weights are trained"),
+    ("model/src/layer/mlp.rs", "cpu::with", 4, "kernels: bytes, gradients"),
+    ("model/src/layer/norm.rs", "cpu::with", 3, "kernels: gradients"),
+    ("model/src/layer/experts.rs", "cpu::with", 1, "kernels: rows grouped by expert"),
+    (
+        "model/src/layer/experts.rs",
+        "to_vec1",
+        2,
+        "the router's scores, which the host sorts, and its bias at loading",
+    ),
+    ("model/src/layer/head.rs", "to_vec1", 1, "the bias at loading"),
+    ("model/src/transformer.rs", "to_vec1", 1, "hidden rows of the CPU's kernels"),
+    ("model/src/transformer/session.rs", "cpu::with", 4, "keys and values of the CPU's kernels"),
+    ("model/src/transformer/session.rs", "to_device(&", 1, "keys and values of the CPU's kernels"),
+    ("model/src/transformer/device.rs", "to_vec1", 1, "the door that counts"),
+    ("decode/src/dependency/oracle/on_device.rs", "to_vec1", 1, "base logits for enumeration and tests"),
+];
+
+/// Every number that reaches the host goes through the door that counts; a layer that reads one back is found here.
+#[test]
+fn layers_read_nothing_back() {
+    let crates = root().join("crates");
+    let rooms = ["model/src/layer", "model/src/transformer", "model/src/transformer.rs", "decode/src"];
+    let (mut files, mut found) = (0, 0);
+    for (path, text) in all_sources() {
+        let file = path.strip_prefix(&crates).unwrap();
+        if !rooms.iter().any(|room| file.starts_with(room)) {
+            continue;
+        }
+        files += 1;
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for word in [
+            "to_vec0",
+            "to_vec1",
+            "to_vec2",
+            "to_vec3",
+            "to_scalar",
+            "cpu::with",
+            "to_device(&",
+            "storage_and_layout",
+        ] {
+            let known = ON_THE_HOST.iter().find(|known| Path::new(known.0) == file && known.1 == word);
+            let (times, allowed) = (code.matches(word).count(), known.map_or(0, |known| known.2));
+            assert_eq!(times, allowed, "{} reads numbers back: {word}", file.display());
+            found += usize::from(times > 0);
+        }
+    }
+    assert!(files > 100 && found == ON_THE_HOST.len(), "{files} files, {found} of the list");
 }
 
 /// Flags are the command line's business: what a library says names none.

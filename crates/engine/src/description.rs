@@ -5,9 +5,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use demask_decode::dependency::{Parts, Understanding, file_names, files_in};
+use demask_decode::dependency::{Candidates, Choice, Parts, PassedOver, Understanding, file_names};
 use demask_model::checkpoint::{INDEX, Store, WEIGHTS};
-use demask_model::config::{Experts, NormKind, Positions, Visibility};
+use demask_model::config::{Experts, NormKind, Origin, Positions, Visibility};
 use demask_model::gguf::{self, Gguf};
 use demask_model::text::{ChatTemplate, Tokenizer};
 use demask_model::{Precision, Spec, memory};
@@ -57,25 +57,32 @@ struct PredictorDescribed {
 impl PredictorDescribed {
     /// Of the predictor that a checkpoint folder brings along; one that cannot be used is described too.
     fn of(folder: &Path, spec: &Spec, store: Option<&Store>) -> Option<Self> {
-        let inside = || -> Option<Self> {
-            let store = store?;
+        let inside = store.and_then(|store| {
             let unclaimed = store.unclaimed(spec).ok()?;
             match Parts::inside(store, &unclaimed) {
                 Ok(found) => found.map(|(_, understanding, _)| Self::told(&understanding)),
                 Err(cause) => Some(Self { path: folder.to_owned(), understood: cause.to_string() }),
             }
-        };
-        match &files_in(folder)[..] {
-            [] => inside(),
-            [file] => Some(match Parts::load(file) {
+        });
+        let (choice, passed_over) = Candidates::of(folder).choose(inside.is_some());
+        let there = |understood: String| Self { path: folder.to_owned(), understood };
+        let passed_over = PassedOver::list(&passed_over);
+        let found = match (choice, inside) {
+            (Choice::File(file), _) => Some(match Parts::load(&file) {
                 Ok((_, understanding)) => Self::told(&understanding),
-                Err(cause) => Self { path: file.clone(), understood: cause.to_string() },
+                Err(cause) => Self { path: file, understood: cause.to_string() },
             }),
-            several => inside().or_else(|| {
-                let understood = format!("several ({}), of which one must be chosen", file_names(several));
-                Some(Self { path: folder.to_owned(), understood })
-            }),
-        }
+            (Choice::Several(several), _) => {
+                Some(there(format!("several ({}), of which one must be chosen", file_names(&several))))
+            }
+            (_, inside) => {
+                inside.or_else(|| passed_over.is_some().then(|| there("none that can be used".into())))
+            }
+        };
+        found.map(|found| match &passed_over {
+            Some(others) => Self { understood: format!("{}; {others}", found.understood), ..found },
+            None => found,
+        })
     }
 
     fn told(understanding: &Understanding) -> Self {
@@ -100,6 +107,8 @@ pub struct Description {
     experts: Option<ExpertsDescribed>,
     attention: &'static str,
     block: Option<usize>,
+    /// Where blocks are counted from.
+    blocks_from: Option<&'static str>,
     vocab: usize,
     hidden: usize,
     layers: usize,
@@ -108,6 +117,10 @@ pub struct Description {
     head_dim: usize,
     ffn: usize,
     rope_theta: Option<f64>,
+    /// Dimensions of a head that rotate.
+    rotary: Option<usize>,
+    /// Query and key heads are normalised.
+    qk_norm: bool,
     norm: &'static str,
     eps: f32,
     max_positions: usize,
@@ -124,6 +137,8 @@ pub struct Description {
     tokenizer: Option<usize>,
     chat_template: Option<Vec<String>>,
     predictor: Option<PredictorDescribed>,
+    /// What was assumed, and fields of the config that nothing here understands.
+    notes: Vec<String>,
     #[serde(skip)]
     tensors: usize,
     #[serde(skip)]
@@ -137,7 +152,7 @@ impl Description {
     /// stored if `None`).
     pub fn of(folder: &Path, precision: Option<Precision>, length: usize) -> Result<Self> {
         let gguf = if gguf::is_gguf(folder) { Some(Gguf::open(folder)?) } else { None };
-        let spec = Spec::from_folder(folder)?;
+        let (spec, notes) = Spec::from_folder_with_notes(folder)?;
         let store = match &gguf {
             None if has_weights(folder) => Some(Store::of_model(folder, &spec, true)?),
             _ => None,
@@ -167,6 +182,10 @@ impl Description {
             experts: spec.experts.as_ref().map(ExpertsDescribed::of),
             attention: if spec.attention == Visibility::Full { "full" } else { "block-causal" },
             block: spec.block.filter(|_| spec.attention == Visibility::BlockCausal),
+            blocks_from: (spec.attention == Visibility::BlockCausal).then_some(match spec.origin {
+                Origin::Prompt => "prompt",
+                Origin::Response => "response",
+            }),
             vocab: spec.vocab,
             hidden: spec.hidden,
             layers: spec.layers,
@@ -175,6 +194,8 @@ impl Description {
             head_dim: spec.head_dim,
             ffn: spec.ffn,
             rope_theta: (spec.positions == Positions::Rotary).then_some(spec.rope_theta),
+            rotary: (spec.positions == Positions::Rotary).then_some(spec.rotary),
+            qk_norm: spec.qk_norm,
             norm: if spec.norm == NormKind::Rms { "RMSNorm" } else { "LayerNorm" },
             eps: spec.eps,
             max_positions: spec.max_positions,
@@ -191,6 +212,7 @@ impl Description {
             tokenizer: tokenizer.as_ref().map(Tokenizer::size),
             chat_template,
             predictor,
+            notes,
             tensors: weights.map_or(0, |(_, tensors)| tensors),
             unused_ids: tokenizer.map_or(0, |tokenizer| tokenizer.holes().len()),
             memory,
@@ -213,7 +235,11 @@ impl Description {
     }
 
     fn positions(&self) -> String {
-        self.rope_theta.map_or("learned".into(), |theta| format!("rope theta {theta}"))
+        let (Some(theta), Some(rotary)) = (self.rope_theta, self.rotary) else { return "learned".into() };
+        match rotary == self.head_dim {
+            true => format!("rope theta {theta}"),
+            false => format!("rope theta {theta} of {rotary} dimensions"),
+        }
     }
 
     fn active(&self) -> String {
@@ -228,7 +254,7 @@ impl Description {
         let optional = |id: Option<u32>| id.map_or("none".into(), |id: u32| id.to_string());
         let eos: Vec<String> = self.eos.iter().map(u32::to_string).collect();
         let memory = &self.memory;
-        vec![
+        let mut lines = vec![
             ("folder", self.folder.display().to_string()),
             (
                 "architecture",
@@ -241,7 +267,12 @@ impl Description {
             ),
             (
                 "attention",
-                self.block.map_or("full".into(), |block| format!("block-causal, blocks of {block}")),
+                match (self.block, self.blocks_from) {
+                    (Some(block), Some(from)) => {
+                        format!("block-causal, blocks of {block} from the {from}'s start")
+                    }
+                    _ => "full".into(),
+                },
             ),
             ("experts", self.experts.as_ref().map_or("none".into(), ToString::to_string)),
             ("vocabulary", self.vocab.to_string()),
@@ -251,8 +282,8 @@ impl Description {
             (
                 "numerics",
                 format!(
-                    "{} eps {:e}, qkv bias {}, tied head {}",
-                    self.norm, self.eps, self.qkv_bias, self.tied
+                    "{} eps {:e}, qkv bias {}, q/k norms {}, tied head {}",
+                    self.norm, self.eps, self.qkv_bias, self.qk_norm, self.tied
                 ),
             ),
             ("logit shift", format!("row i{} predicts position i", if self.shift { "-1" } else { "" })),
@@ -296,7 +327,9 @@ impl Description {
                     size(memory.rest)
                 ),
             ),
-        ]
+        ];
+        lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
+        lines
     }
 }
 

@@ -112,7 +112,7 @@ impl Loader<'_> {
         self
     }
 
-    /// Who watches downloads.
+    /// Who watches downloads, and is told what a config leaves open or says that nothing here understands.
     pub fn progress<'b>(self, progress: &'b mut dyn Progress) -> Loader<'b> {
         let Self { source, options, others, predictor, beside, hub, by_ids, .. } = self;
         Loader { source, options, others, predictor, beside, hub, progress: Some(progress), by_ids }
@@ -197,7 +197,10 @@ impl Loader<'_> {
                 Ok((copies, search))
             }
             Some(folder) => {
-                let spec = Spec::from_folder(folder)?;
+                let (spec, notes) = Spec::from_folder_with_notes(folder)?;
+                if let Some(progress) = self.progress.as_mut() {
+                    notes.iter().for_each(|note| progress.warn(note));
+                }
                 let store = Store::of_model(folder, &spec, self.options.mapped)?;
                 let inside = Parts::inside(&store, &store.unclaimed(&spec)?)?;
                 let others = inside.as_ref().map(|(_, _, names)| names.as_slice()).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use demask_decode::dependency::{Parts, Predictor, Understanding};
+use demask_decode::dependency::{Parts, PassedOver, Predictor, Understanding};
 use demask_decode::{Context, Registry, StrategySpec};
 use demask_model::text::Tokenizer;
 use demask_model::{Backbone, Gate, SpecialIds, Stoppable};
@@ -34,6 +34,8 @@ pub struct Model {
     pub(crate) understanding: Option<Arc<Understanding>>,
     /// Predictors of the checkpoint's folder among which none was chosen.
     pub(crate) several: Vec<PathBuf>,
+    /// Predictors that lie there and are not used.
+    pub(crate) passed_over: Vec<PassedOver>,
     defaults: Defaults,
 }
 
@@ -48,6 +50,7 @@ impl Model {
             context: Context::default(),
             understanding: None,
             several: Vec::new(),
+            passed_over: Vec::new(),
             defaults: Defaults::default(),
         }
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use demask_decode::StrategySpec;
-use demask_decode::dependency::{Measure, Parts, Predictor, Stability, Understanding, file_names, files_in};
+use demask_decode::dependency::{
+    Candidates, Choice, Measure, Parts, PassedOver, Predictor, Stability, Understanding, file_names,
+};
 use demask_model::Backbone;
 
 use crate::beside::measures;
@@ -35,6 +37,8 @@ pub(crate) struct Search {
     pub(crate) found: Option<Found>,
     /// Predictors among which none was chosen.
     pub(crate) several: Vec<PathBuf>,
+    /// Predictors that are there and not used.
+    pub(crate) passed_over: Vec<PassedOver>,
 }
 
 impl Search {
@@ -53,7 +57,7 @@ impl Search {
         let predictor = if parts.heads.is_empty() { None } else { Some(Predictor::new(parts)?) };
         let measured = |()| predictor.as_ref().map_or(Ok(()), |p| measures(p, Measure::TotalVariation));
         fits.and_then(measured).map_err(|cause| Error::Predictor { path, problem: cause.to_string() })?;
-        Ok(Self { found: Some(Found { predictor, stability, understanding }), several: Vec::new() })
+        Ok(Self { found: Some(Found { predictor, stability, understanding }), ..Self::default() })
     }
 
     /// Of a checkpoint folder: a file of any name, else what lies among the weights.
@@ -66,11 +70,14 @@ impl Search {
         if let Some(path) = chosen {
             return Self::chosen(&path, backbone);
         }
-        match (files_in(folder), inside) {
-            (files, _) if files.len() == 1 => Self::chosen(&files[0], backbone),
-            (_, Some((parts, understanding, _))) => Self::found((parts, understanding), backbone),
-            (several, None) => Ok(Self { several, ..Self::default() }),
-        }
+        let (choice, passed_over) = Candidates::of(folder).choose(inside.is_some());
+        let search = match (choice, inside) {
+            (Choice::File(file), _) => Self::chosen(&file, backbone)?,
+            (Choice::Several(several), _) => Self { several, ..Self::default() },
+            (_, Some((parts, understanding, _))) => Self::found((parts, understanding), backbone)?,
+            (_, None) => Self::default(),
+        };
+        Ok(Self { passed_over, ..search })
     }
 
     /// Of a single file, whose folder may hold the predictors of other models too: one that fits.
@@ -79,18 +86,28 @@ impl Search {
             return Self::chosen(&path, backbone);
         }
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let fits = |path: PathBuf| Self::chosen(&path, backbone).ok().map(|search| (path, search));
-        let mut fitting: Vec<_> = files_in(folder).into_iter().filter_map(fits).collect();
-        match fitting.len() {
-            1 => Ok(fitting.remove(0).1),
-            _ => Ok(Self { several: fitting.into_iter().map(|(path, _)| path).collect(), ..Self::default() }),
+        let Candidates { files, mut passed_over } = Candidates::of(folder);
+        let mut fitting = Vec::new();
+        for path in files {
+            match Self::chosen(&path, backbone) {
+                Ok(_) => fitting.push(path),
+                Err(why) => passed_over.push(PassedOver::file(&path, why)),
+            }
         }
+        let (choice, passed_over) = Candidates { files: fitting, passed_over }.choose(false);
+        let search = match choice {
+            Choice::File(file) => Self::chosen(&file, backbone)?,
+            Choice::Several(several) => Self { several, ..Self::default() },
+            Choice::Inside | Choice::Nothing => Self::default(),
+        };
+        Ok(Self { passed_over, ..search })
     }
 }
 
 impl Model {
     pub(crate) fn with_search(mut self, search: Search) -> Self {
         self.several = search.several;
+        self.passed_over = search.passed_over;
         if let Some(Found { predictor, stability, understanding }) = search.found {
             self.context.predictor = predictor.map(Arc::new);
             self.context.stability = stability.map(Arc::new);
@@ -102,6 +119,12 @@ impl Model {
     /// What was made of the predictor's file.
     pub fn understanding(&self) -> Option<&Understanding> {
         self.understanding.as_deref()
+    }
+
+    /// The predictors that lie where one was looked for and are not used, with why, for a sentence; `None` where there is
+    /// no such.
+    pub fn passed_over(&self) -> Option<String> {
+        PassedOver::list(&self.passed_over)
     }
 
     /// What the predictor's file holds, read again: for whoever trains a head beside those that are there.
@@ -138,5 +161,49 @@ impl Model {
             several => format!("several dependency predictors ({}) and none chosen", file_names(several)),
         };
         Some(format!("{why}: {} decodes instead of DEMASK", self.general_strategy()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use demask_model::checkpoint::{Mapped, write};
+    use demask_model::{LoadOptions, Transformer};
+
+    use super::*;
+
+    /// The folder of a GGUF file may hold the predictors of other models.
+    #[test]
+    fn beside_a_single_file_one_that_does_not_fit_is_named() {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/dream-toy");
+        let backbone = Transformer::load(&fixture, &LoadOptions::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let search = || Search::beside_file(None, &folder.path().join("toy.gguf"), &backbone).unwrap();
+        let narrow = |name: &str| (name.to_owned(), Mapped::from_f32(&[8, 8], vec![0.5; 64]));
+        for name in ["of-another.safetensors", "predictor.safetensors"] {
+            write::file(&folder.path().join(name), &[narrow("w_q"), narrow("w_k")], &Default::default())
+                .unwrap();
+        }
+        let own = |name: &str| {
+            let plain = fixture.join("predictor_row_i_minus_1.safetensors");
+            fs::copy(plain, folder.path().join(name)).unwrap();
+        };
+        let found = search();
+        assert!(found.found.is_none() && found.several.is_empty());
+        let told = PassedOver::list(&found.passed_over).unwrap();
+        assert!(told.contains("of-another.safetensors (") && told.contains("width 8 but"), "{told}");
+        assert!(told.contains("predictor.safetensors ("), "{told}");
+        own("own.safetensors");
+        let found = search();
+        assert!(found.found.unwrap().understanding.path.ends_with("own.safetensors"));
+        assert_eq!(found.passed_over.len(), 2);
+        own("more.safetensors");
+        let found = search();
+        assert_eq!((found.several.len(), found.passed_over.len()), (2, 2), "of two that fit none");
+        own("predictor.safetensors");
+        let found = search();
+        assert!(found.found.unwrap().understanding.path.ends_with("predictor.safetensors"));
+        assert_eq!(found.passed_over.len(), 3, "{:?}", found.passed_over);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use demask_engine::{Decoding, Model, Prompt};
+use demask_engine::{Decoding, Description, Model, Prompt};
 use demask_model::Precision;
 use demask_model::checkpoint::source::HubOptions;
 use demask_model::checkpoint::{Dtype, INDEX, Mapped, Store, write};
@@ -174,9 +174,96 @@ fn beside_the_weights_under_any_name_but_not_one_of_two() {
     let model = load(&folder);
     let told = model.without_predictor(&Decoding::default()).unwrap();
     assert!(told.contains("another.safetensors, learned-for-the-toy.safetensors"), "{told}");
+    assert_eq!(model.passed_over(), None, "the line above has named them");
     // The usual name wins.
     fs::copy(plain_file(), folder.path().join("predictor.safetensors")).unwrap();
-    assert_eq!(decoded(&load(&folder)), expected(Dtype::F32));
+    let model = load(&folder);
+    assert_eq!(decoded(&model), expected(Dtype::F32));
+    let why = "(predictor.safetensors comes first)";
+    let others = format!("passed over: another.safetensors {why}, learned-for-the-toy.safetensors {why}");
+    assert_eq!(model.passed_over(), Some(others));
+}
+
+#[test]
+fn of_a_file_and_the_weights_own_the_one_that_is_not_used_is_named() {
+    let folder = sharded("", predictor_tensors("predictor.", false, false, Dtype::F32), |_| ());
+    let beside = |name: &str| {
+        fs::copy(plain_file(), folder.path().join(name)).unwrap();
+    };
+    assert_eq!(load(&folder).passed_over(), None);
+    beside("learned.safetensors");
+    let model = load(&folder);
+    assert!(model.understanding().unwrap().path.ends_with("learned.safetensors"));
+    let told = "passed over: the predictor among the weights (learned.safetensors comes first)";
+    assert_eq!(model.passed_over().as_deref(), Some(told));
+    beside("other.safetensors");
+    let model = load(&folder);
+    assert_eq!(model.understanding().unwrap().path, folder.path(), "of two files none");
+    let told = model.passed_over().unwrap();
+    let why = "(one of several; the predictor among the weights comes first)";
+    assert_eq!(told, format!("passed over: learned.safetensors {why}, other.safetensors {why}"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_or_told_is_named() {
+    let folder = sharded("", Vec::new(), |_| ());
+    let whole = fs::read(plain_file()).unwrap();
+    fs::write(folder.path().join("torn.safetensors"), &whole[..whole.len() / 2]).unwrap();
+    let twice = |prefix| predictor_tensors(prefix, false, false, Dtype::F32);
+    write_file(&folder.path().join("twice.safetensors"), &[twice("a."), twice("b.")].concat(), &[]);
+    // What is something else is nobody's business.
+    let other = vec![("extra.bonus.weight".to_owned(), Mapped::from_f32(&[3, 5], vec![0.5; 15]))];
+    write_file(&folder.path().join("bonus.safetensors"), &other, &[]);
+    let model = load(&folder);
+    assert!(model.understanding().is_none());
+    let told = model.passed_over().unwrap();
+    assert!(told.contains("torn.safetensors (") && told.contains("damaged or incomplete"), "{told}");
+    assert!(told.contains("twice.safetensors (") && told.contains("both look like its W_"), "{told}");
+    assert!(!told.contains("bonus"), "{told}");
+    // Described, and where the folder is given as the predictor's, too.
+    let described = Description::of(folder.path(), None, 32).unwrap().predictor().unwrap();
+    assert!(described.contains("none that can be used; passed over: torn.safetensors ("), "{described}");
+    let only = tempfile::tempdir().unwrap();
+    fs::write(only.path().join("torn.safetensors"), &whole[..whole.len() / 2]).unwrap();
+    let named = Model::loader(fixture().to_str().unwrap()).predictor(only.path()).load();
+    let error = named.map(drop).unwrap_err().to_string();
+    assert!(error.contains("torn.safetensors (") && error.contains("damaged or incomplete"), "{error}");
+}
+
+#[test]
+fn what_is_written_beside_a_predictor_counts_or_is_refused() {
+    let folder = sharded("", predictor_tensors("predictor.", false, false, Dtype::F32), |_| ());
+    let path = folder.path().join("predictor.json");
+    for bad in ["", "{\"hidden_row\"", "[\"i-1\"]"] {
+        fs::write(&path, bad).unwrap();
+        let error = Model::load(folder.path().to_str().unwrap()).map(drop).unwrap_err().to_string();
+        assert!(error.contains("predictor.json: is no") && error.contains("calibrate"), "{bad}: {error}");
+    }
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let error = Model::load(folder.path().to_str().unwrap()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("predictor.json: cannot be read"), "{error}");
+    // Without a predictor it is about nothing.
+    let alone = sharded("", Vec::new(), |_| ());
+    fs::write(alone.path().join("predictor.json"), "{").unwrap();
+    load(&alone);
+}
+
+#[test]
+fn from_the_repository_of_the_model_under_any_name() {
+    let folder = sharded("", Vec::new(), |_| ());
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()) {
+        files.insert(entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
+    }
+    let silent = folder.path().join("silent");
+    write_file(&silent, &predictor_tensors("", false, false, Dtype::F32), &[]);
+    files.insert("learned.safetensors".to_owned(), fs::read(&silent).unwrap());
+    files.insert("learned.json".to_owned(), br#"{"hidden_row":"i-1"}"#.to_vec());
+    let (server, home) = (hub::Server::start(files), tempfile::tempdir().unwrap());
+    let model = Model::loader(hub::NAME).hub(options(&server, &home)).load().unwrap();
+    assert!(model.understanding().unwrap().to_string().contains("learned.json"));
+    assert_eq!(decoded(&model), expected(Dtype::F32));
 }
 
 #[test]
@@ -223,17 +310,21 @@ fn a_wrapper_around_the_model_is_recognised_by_tensors_and_base_config() {
     assert!(error.contains("my-dream"), "{error}");
 }
 
-#[test]
-fn from_a_repository_of_its_own_and_from_a_folder() {
-    let files = BTreeMap::from([("model.safetensors".to_owned(), fs::read(plain_file()).unwrap())]);
-    let (server, home) = (hub::Server::start(files), tempfile::tempdir().unwrap());
-    let options = HubOptions {
+fn options(server: &hub::Server, home: &TempDir) -> HubOptions {
+    HubOptions {
         home: home.path().to_path_buf(),
         endpoint: Some(server.address.clone()),
         token: None,
         offline: false,
         patience: HubOptions::PATIENCE,
-    };
+    }
+}
+
+#[test]
+fn from_a_repository_of_its_own_and_from_a_folder() {
+    let files = BTreeMap::from([("model.safetensors".to_owned(), fs::read(plain_file()).unwrap())]);
+    let (server, home) = (hub::Server::start(files), tempfile::tempdir().unwrap());
+    let options = options(&server, &home);
     let model = Model::loader(fixture().to_str().unwrap()).hub(options).predictor(hub::NAME).load().unwrap();
     assert_eq!(decoded(&model), expected(Dtype::F32));
     let folder = tempfile::tempdir().unwrap();

@@ -23,6 +23,9 @@ pub use kinds::{
     Visibility,
 };
 
+/// A `Spec` and what is to be told of it.
+type Noted = (Spec, Vec<String>);
+
 /// The block length of a block-causal model that names none.
 const DEFAULT_BLOCK: usize = 32;
 
@@ -32,7 +35,7 @@ const DEFAULT_BLOCK: usize = 32;
 /// use demask_model::Spec;
 /// let config = r#"{"model_type": "Dream", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160,
 ///     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
-///     "mask_token_id": 1, "pad_token_id": 0, "eos_token_id": 2}"#;
+///     "rms_norm_eps": 1e-6, "rope_theta": 1e4, "mask_token_id": 1, "pad_token_id": 0, "eos_token_id": 2}"#;
 /// let spec = Spec::from_json(config, "config.json".as_ref())?;
 /// assert_eq!((spec.architecture, spec.head_dim, spec.predicting_row(5)), ("dream", 16, 4));
 /// # Ok::<(), demask_model::Error>(())
@@ -168,8 +171,13 @@ impl Spec {
     /// Reads a GGUF file's metadata, or `config.json` of a checkpoint folder; special ids that it leaves open come from
     /// `generation_config.json` (ends) and `tokenizer_config.json` (the mask) beside it.
     pub fn from_folder(folder: &Path) -> Result<Self> {
+        Ok(Self::from_folder_with_notes(folder)?.0)
+    }
+
+    /// The same with what a user should know: fields that nothing here understands, and what was assumed.
+    pub fn from_folder_with_notes(folder: &Path) -> Result<(Self, Vec<String>)> {
         if gguf::is_gguf(folder) {
-            return Gguf::open(folder)?.spec();
+            return Ok((Gguf::open(folder)?.spec()?, Vec::new()));
         }
         let path = folder.join("config.json");
         let text = files::read_to_string(&path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
@@ -178,21 +186,40 @@ impl Spec {
 
     /// Parses the text of a `config.json`; `path` is only used in error messages.
     pub fn from_json(text: &str, path: &Path) -> Result<Self> {
+        Ok(Self::from_json_with_notes(text, path)?.0)
+    }
+
+    /// The same with what a user should know: fields that nothing here understands, and what was assumed.
+    pub fn from_json_with_notes(text: &str, path: &Path) -> Result<(Self, Vec<String>)> {
         Self::parse(text, path, fields::Beside::default(), None)
     }
 
-    fn parse(text: &str, path: &Path, beside: fields::Beside, folder: Option<&Path>) -> Result<Self> {
+    fn parse(text: &str, path: &Path, beside: fields::Beside, folder: Option<&Path>) -> Result<Noted> {
         let value: Value = serde_json::from_str(text)
             .map_err(|cause| Error::Json { path: path.to_owned(), cause: cause.to_string() })?;
         let fields = Fields::new(&value, path, beside.clone());
         let unknown = match arch::by_config(&fields) {
-            Ok(family) => return family.spec(&fields)?.checked(&fields),
+            Ok(family) => return Self::noted(family, fields),
             Err(unknown) => unknown,
         };
         // A wrapper names a class of its own; what it wraps may still be one of ours.
         let inner = arch::wrapper::base_config(&value);
-        let fields = Fields::new(inner.as_ref().unwrap_or(&value), path, beside);
-        arch::wrapper::family(&fields, &value, folder, unknown)?.spec(&fields)?.checked(&fields)
+        let base = inner.as_ref().unwrap_or(&value);
+        let tried = Fields::new(base, path, beside.clone());
+        let family = arch::wrapper::family(&tried, &value, folder, unknown)?;
+        Self::noted(family, Fields::new(base, path, beside))
+    }
+
+    /// The `Spec` of a family's config, and what is to be told of it.
+    fn noted(family: &arch::Architecture, fields: Fields<'_>) -> Result<Noted> {
+        let spec = family.spec(&fields)?.checked(&fields)?;
+        let unknown = family.unknown(&fields);
+        let mut notes = fields.into_assumed();
+        if !unknown.is_empty() {
+            let named = unknown.join(", ");
+            notes.push(format!("config.json has fields this engine does not know and leaves out: {named}"));
+        }
+        Ok((spec, notes))
     }
 
     /// Itself, unless something in it contradicts itself.

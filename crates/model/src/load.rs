@@ -11,7 +11,7 @@ use crate::arch;
 use crate::checkpoint::digest::{Content, digest};
 use crate::checkpoint::quantized::{Packing, packed_name, scale_name};
 use crate::checkpoint::{Bytes, Dtype, Mapped, Quantized, Store};
-use crate::config::{Activation, Spec};
+use crate::config::{Activation, Experts, Positions, Spec, Visibility};
 use crate::error::{Error, Result};
 use crate::gguf::{self, Gguf};
 use crate::hash::Hash;
@@ -192,14 +192,41 @@ pub fn names_predictor(name: &str) -> bool {
     ["predictor", "dependency", "demask"].iter().any(|mark| name.contains(mark))
 }
 
-/// Everything besides the weights that a model's numbers depend on.
+/// Everything besides the weights that a model's numbers depend on. What is as in the plainest Transformer is not named, so
+/// that parts made for one before something was added here still know it.
 pub(crate) fn about(spec: &Spec) -> String {
-    let activation = match spec.activation {
+    let mut more = match spec.activation {
         Activation::SiluGate => String::new(),
         other => format!(" {other:?}"),
     };
+    if spec.positions == Positions::Rotary && spec.rotary != spec.head_dim {
+        more += &format!(" rotary {}", spec.rotary);
+    }
+    if spec.qk_norm {
+        more += " qk-norm";
+    }
+    if spec.attention != Visibility::Full {
+        more += &format!(" {:?} {:?} {:?}", spec.attention, spec.block, spec.origin);
+    }
+    if let Some(experts) = &spec.experts {
+        let Experts {
+            count,
+            chosen,
+            width,
+            shared,
+            scoring,
+            groups,
+            groups_chosen,
+            bias,
+            normalise,
+            scale,
+            ..
+        } = experts;
+        more += &format!(" experts {count} {chosen} {width} {shared} {scoring:?} {groups} {groups_chosen}");
+        more += &format!(" {bias} {normalise} {scale:?}");
+    }
     format!(
-        "{} {} {} {} {} {} {} {} {:?} {:?} {}{activation}",
+        "{} {} {} {} {} {} {} {} {:?} {:?} {}{more}",
         spec.architecture,
         spec.vocab,
         spec.hidden,

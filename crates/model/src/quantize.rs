@@ -111,6 +111,10 @@ pub fn weighed(
         Precision::Int8 { group } => (8, group),
         Precision::Float(_) => unreachable!("the plan refuses it"),
     };
+    // The copy has another name, so what the name alone told is written down.
+    if arch::of(&spec)?.facts.attention != spec.attention && config["block_size"].is_null() {
+        config["block_size"] = spec.block.into();
+    }
     config["quantization_config"] = json!({
         "quant_method": arch::OWN_QUANTISATION, "bits": bits, "group_size": group, "sym": true,
     });

@@ -4,6 +4,7 @@
 //! Invariant: a canvas's numbers do not depend on which replica computed it or what else is in the batch, so results do
 //! not depend on the number of replicas. A canvas stays where its keys and values are.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Tensor, TensorId};
@@ -21,6 +22,8 @@ pub struct Replicas {
     /// Of each replica, the last logits that were made elsewhere and compared with its own: many passes are compared with
     /// the same ones, which are large.
     bases: Vec<Mutex<Option<(TensorId, Tensor)>>>,
+    /// Rows that each was given.
+    rows: Vec<AtomicU64>,
 }
 
 impl Replicas {
@@ -38,7 +41,13 @@ impl Replicas {
             ));
         }
         let bases = each.iter().map(|_| Mutex::default()).collect();
-        Ok(Self { each, bases })
+        let rows = each.iter().map(|_| AtomicU64::default()).collect();
+        Ok(Self { each, bases, rows })
+    }
+
+    /// Rows that each copy was given so far.
+    pub fn rows(&self) -> Vec<u64> {
+        self.rows.iter().map(|rows| rows.load(Ordering::Relaxed)).collect()
     }
 
     /// Which replica runs each canvas: the one that holds its keys, else the one with the fewest rows so far.
@@ -58,7 +67,12 @@ impl Replicas {
             loads[least] += rows(query);
             least
         };
-        homes.into_iter().zip(batch).map(|(home, query)| home.unwrap_or_else(|| place(query))).collect()
+        let homes: Vec<usize> =
+            homes.into_iter().zip(batch).map(|(home, query)| home.unwrap_or_else(|| place(query))).collect();
+        for (given, load) in self.rows.iter().zip(loads) {
+            given.fetch_add(load as u64, Ordering::Relaxed);
+        }
+        homes
     }
 
     /// The replica on a tensor's device.

@@ -217,6 +217,10 @@ fn fast_dllm(hidden: usize, layers: usize, heads: usize, ffn: usize, tied: bool)
 fn rnd1() -> Value {
     with(
         sdar_30b(),
-        json!({ "architectures": ["RND1LM"], "model_type": "rnd1", "max_position_embeddings": 40960, "block_size": null }),
+        json!({
+            "architectures": ["RND1LM"], "model_type": "rnd1", "max_position_embeddings": 40960, "block_size": null,
+            // As its class writes them.
+            "rope_scaling": false, "sliding_window": false, "use_sliding_window": false
+        }),
     )
 }

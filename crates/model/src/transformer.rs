@@ -64,13 +64,15 @@ impl Transformer {
         let outside = Place { names, layer: None };
         let inside = |layer| Place { names, layer: Some(layer) };
         let input = Input::load(&spec, &outside, from)?;
+        // The largest map first: quantised at loading it lies in memory twice for a while, and before the others that is
+        // less than the end takes.
+        let head = Head::load(&spec, &outside, from)?;
         let blocks = (0..spec.stored_layers()).map(|i| Block::load(&spec, i, &inside(i), from));
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
         let norm = match spec.norm_place {
             NormPlace::Before => Some(Norm::load(&spec, role::NORM, spec.hidden, &outside, from)?),
             NormPlace::Behind => None,
         };
-        let head = Head::load(&spec, &outside, from)?;
         let composed = from.composed();
         let mut largest = 0;
         for layer in 0..spec.stored_layers() {

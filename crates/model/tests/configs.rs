@@ -116,19 +116,6 @@ fn families_by_architecture_first() {
 }
 
 #[test]
-fn siblings_without_anything_new() {
-    // Dream-Coder and DiffuCoder are Dream with other ids; LLaDA-1.5 and iLLaDA are LLaDA with other weights and ids.
-    let mut diffucoder = shapes::find("dream-7b").unwrap().config();
-    diffucoder["pad_token_id"] = json!(151_667);
-    diffucoder["bos_token_id"] = json!(151_665);
-    let spec = parse(&diffucoder).unwrap();
-    assert_eq!((spec.architecture, spec.ids.pad, spec.ids.bos), ("dream", Some(151_667), Some(151_665)));
-    let mut illada = shapes::find("llada-8b").unwrap().config();
-    illada["mask_token_id"] = json!(5);
-    assert_eq!(parse(&illada).unwrap().ids.mask, 5);
-}
-
-#[test]
 fn what_is_not_understood_is_refused_by_name() {
     let everywhere = [
         ("rope_scaling", json!({"type": "yarn", "factor": 4.0})),
@@ -145,6 +132,19 @@ fn what_is_not_understood_is_refused_by_name() {
         ("delete_token_id", json!(156_930)),
         ("use_mrope", json!(true)),
         ("rope_local_base_freq", json!(10_000.0)),
+        ("attn_logit_softcap", json!(50.0)),
+        ("attention_scale", json!(0.1)),
+        ("scale_emb", json!(12)),
+        ("scale_depth", json!(1.4)),
+        ("no_rope_layer_interval", json!(4)),
+        ("norm_type", json!("layernorm")),
+        ("mlp_act", json!("gelu")),
+        ("parallel_attn", json!(true)),
+        ("use_bias", json!(true)),
+        ("scoring_func", json!("tanh")),
+        ("topk_method", json!("group_limited_greedy")),
+        ("moe_shared_expert_intermediate_size", json!(7)),
+        ("use_linear_attention", json!(true)),
     ];
     for shape in shapes::ALL {
         for (field, value) in &everywhere {
@@ -174,8 +174,15 @@ fn what_is_not_understood_is_refused_by_name() {
         ("llada-moe", "moe_router_enable_expert_bias", json!(true)),
         ("llada-moe", "shared_expert_intermediate_size", json!(1024)),
         ("llada-moe", "moe_router_score_function", json!("sigmoid")),
+        ("llada-moe", "topk_group", json!(4)),
+        ("llada-moe", "router_num_group", json!(8)),
+        ("llada-moe", "first_k_dense_replace", json!(1)),
+        ("rnd1", "moe_layer_freq", json!(2)),
+        ("sdar-30b-a3b", "moe_router_enable_expert_bias", json!(true)),
+        ("sdar-30b-a3b", "first_k_dense_replace", json!(1)),
         ("llada2-mini", "use_bias", json!(true)),
         ("llada2-mini", "rotary_dim", json!(128)),
+        ("llada2-mini", "using_split_qkv_in_self_attention", json!(true)),
         ("llada2-mini", "n_group", json!(7)),
         ("llada2-mini", "num_experts_per_tok", json!(129)),
         ("sdar-1.7b", "attention_bias", json!(true)),
@@ -200,4 +207,101 @@ fn what_is_not_understood_is_refused_by_name() {
     let mut plain = shapes::find("dream-7b").unwrap().config();
     plain["rope_scaling"] = json!({"rope_type": "default"});
     assert!(parse(&plain).is_ok());
+}
+
+#[test]
+fn values_that_mean_nothing_are_taken() {
+    for shape in shapes::ALL {
+        let mut config = shape.config();
+        for (field, value) in [
+            ("rope_scaling", json!(false)),
+            ("sliding_window", json!(false)),
+            ("final_logit_softcapping", json!(null)),
+            ("scale_emb", json!(1)),
+            ("parallel_attn", json!(false)),
+            ("norm_type", json!("rmsnorm")),
+            ("n_shared_experts", json!(0)),
+        ] {
+            config[field] = value;
+        }
+        config.as_object_mut().unwrap().remove("use_sliding_window");
+        assert_eq!(parse(&config), parse(&shape.config()), "{}", shape.name);
+    }
+    // Later versions of transformers write the base elsewhere.
+    let mut config = shapes::find("rnd1").unwrap().config();
+    config.as_object_mut().unwrap().remove("rope_theta");
+    config["rope_parameters"] = json!({"rope_type": "default", "rope_theta": 1_000_000.0});
+    assert_eq!(parse(&config).unwrap(), spec("rnd1"));
+}
+
+#[test]
+fn what_changes_the_numbers_must_be_there() {
+    const PLAIN: &[&str] = &["rope_theta", "rms_norm_eps"];
+    const EXPERTS: &[&str] = &["rope_theta", "rms_norm_eps", "norm_topk_prob"];
+    const LLADA: &[&str] =
+        &["rope_theta", "rms_norm_eps", "block_type", "layer_norm_type", "activation_type", "rope"];
+    const LLADA2: &[&str] = &[
+        "rope_theta",
+        "rms_norm_eps",
+        "partial_rotary_factor",
+        "routed_scaling_factor",
+        "n_group",
+        "topk_group",
+        "use_bias",
+    ];
+    for shape in shapes::ALL {
+        let needed = match spec(shape.name).architecture {
+            "llada" => LLADA,
+            "llada2" => LLADA2,
+            "sdar-moe" | "rnd1" => EXPERTS,
+            _ => PLAIN,
+        };
+        for field in needed {
+            let mut config = shape.config();
+            config[*field] = Value::Null;
+            let null = parse(&config).expect_err(&format!("{}: {field}", shape.name));
+            config.as_object_mut().unwrap().remove(*field);
+            let absent = parse(&config).unwrap_err();
+            let named = |error: &str| error.contains(&format!("`{field}`")) && error.contains("is missing");
+            assert!(named(&null) && named(&absent), "{}: {null} / {absent}", shape.name);
+        }
+    }
+}
+
+fn notes(config: &Value, path: &str) -> Vec<String> {
+    Spec::from_json_with_notes(&config.to_string(), Path::new(path)).unwrap().1
+}
+
+#[test]
+fn what_nobody_knows_is_told_in_one_line() {
+    for shape in shapes::ALL {
+        let mut config = shape.config();
+        let before = notes(&config, "x/config.json");
+        // Which attention was assumed is told of models whose config leaves it open.
+        let open = shape.name.starts_with("qw") && config["block_size"].is_null();
+        assert_eq!(before.len(), usize::from(open), "{}: {before:?}", shape.name);
+        config["warp_factor"] = json!(9);
+        config["aether"] = json!({ "depth": 3 });
+        config["said_nothing"] = Value::Null;
+        let after = notes(&config, "x/config.json");
+        assert_eq!(after.len(), before.len() + 1, "{}: {after:?}", shape.name);
+        assert!(after.last().unwrap().ends_with(": aether, warp_factor"), "{after:?}");
+    }
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    for name in ["dream-toy", "llada-toy", "llada2-toy", "lladamoe-toy", "sdar-toy", "bert-toy", "albert-toy"]
+    {
+        let (_, notes) = Spec::from_folder_with_notes(&fixtures.join(name)).unwrap();
+        assert_eq!(notes, [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn attention_that_only_a_name_tells_is_told() {
+    let config = shapes::find("qwen3-0.6b").unwrap().config();
+    let full = notes(&config, "Qwen3-0.6B-diffusion-mdlm-v0.1/config.json");
+    assert!(full.len() == 1 && full[0].contains("full attention was assumed"), "{full:?}");
+    let blocks = notes(&config, "Qwen3-0.6B-diffusion-bd3lm-v0.1/config.json");
+    assert!(blocks.len() == 1 && blocks[0].contains("blocks of 32 was assumed"), "{blocks:?}");
+    let said = notes(&shapes::find("qwen3-0.6b-bd3lm").unwrap().config(), "x/config.json");
+    assert_eq!(said, [""; 0]);
 }

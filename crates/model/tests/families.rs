@@ -1,10 +1,12 @@
 //! The published forwards of the toy checkpoints: hidden rows and logits within 2e-4, experts exactly.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::Store;
+use demask_model::config::{Experts, Origin, Scoring, Visibility};
 use demask_model::layer::{Choice, Watch};
-use demask_model::{Backbone as _, Grid, HiddenRow, LoadOptions, Query, Reuse, Transformer};
+use demask_model::{Backbone as _, Grid, HiddenRow, LoadOptions, Query, Reuse, Spec, Transformer};
 use demask_model::{KvCache, Rows};
 use serde_json::Value;
 
@@ -129,6 +131,34 @@ fn sdar_forwards() {
     as_published("sdar-toy", 0);
 }
 
+#[test]
+fn whatever_shapes_the_numbers_is_in_the_fingerprint() {
+    let folder = fixture("llada2-toy");
+    let (spec, store) = (Spec::from_folder(&folder).unwrap(), Store::open(&folder).unwrap());
+    let changed = |change: fn(&mut Spec, &mut Experts)| {
+        let mut other = spec.clone();
+        let mut experts = other.experts.clone().unwrap();
+        change(&mut other, &mut experts);
+        store.fingerprint(&Spec { experts: Some(experts), ..other })
+    };
+    let changes: [fn(&mut Spec, &mut Experts); 12] = [
+        |_, _| (),
+        |spec, _| spec.rotary = 16,
+        |spec, _| spec.qk_norm = false,
+        |spec, _| spec.attention = Visibility::Full,
+        |spec, _| spec.block = Some(8),
+        |spec, _| spec.origin = Origin::Response,
+        |_, experts| experts.chosen = 3,
+        |_, experts| experts.groups_chosen = 3,
+        |_, experts| experts.groups = 2,
+        |_, experts| experts.scale = 1.0,
+        |_, experts| experts.normalise = false,
+        |_, experts| experts.scoring = Scoring::Softmax,
+    ];
+    let all: BTreeSet<String> = changes.into_iter().map(changed).collect();
+    assert_eq!(all.len(), changes.len(), "{all:?}");
+}
+
 /// Rows of one pass over `rows` of a canvas with a cache.
 fn cached(model: &Transformer, tokens: &[u32], blocks: Grid, cache: &mut KvCache, rows: &[usize]) -> Rows {
     let query = Query {
@@ -199,4 +229,33 @@ fn rows_that_the_cache_lacks_are_not_left_out() {
     };
     let refused = model.forward(&mut [query]).unwrap_err().to_string();
     assert!(refused.contains("holds 4 rows"), "{refused}");
+}
+
+/// Drafts are of all lengths, and a prefix is shared by canvases of all lengths: what every layer kept stays.
+#[test]
+fn a_canvas_of_another_length_keeps_the_rows_of_every_layer() {
+    let composed = LoadOptions { composed: true, ..LoadOptions::default() };
+    let device = Transformer::load(&fixture("sdar-toy"), &composed).unwrap();
+    let tokens: Vec<u32> = (0..24).map(|i| (i * 37 + 11) % 149).collect();
+    let grid = Grid::new(0, 1);
+    for (model, within) in [(model("sdar-toy"), 0.0), (device, 1e-5)] {
+        let all: Vec<usize> = (0..tokens.len()).collect();
+        let query = Query { tokens: &tokens, predict: &all, blocks: Some(grid), ..Query::default() };
+        let whole = model.forward(&mut [query]).unwrap().remove(0).predicting;
+        let same = |cache: &mut KvCache, from: usize, end: usize| {
+            cache.crop(from);
+            let rows: Vec<usize> = (from..end).collect();
+            let part = cached(&model, &tokens[..end], grid, cache, &rows);
+            let expected = &whole.data[from * part.width..end * part.width];
+            assert_eq!(part.data.len(), expected.len());
+            let apart = part.data.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(apart <= within, "rows {from}..{end}: {apart} apart");
+        };
+        let mut cache = KvCache::new();
+        // Longer, shorter, longer again.
+        for (from, end) in [(0, 8), (8, 16), (4, 10), (10, 24)] {
+            same(&mut cache, from, end);
+        }
+        same(&mut cache.prefix(6, 20).unwrap(), 6, 20);
+    }
 }

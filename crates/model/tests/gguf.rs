@@ -1,12 +1,17 @@
 //! GGUF files: what is written is read back, every format close to the weights it was made of, damage refused.
 
+#[path = "support/made_up.rs"]
+mod made_up;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use candle_core::DType;
 use demask_model::checkpoint::{Dtype, Store};
 use demask_model::gguf::{Kind, Vocabulary, write};
 use demask_model::text::{ChatTemplate, Tokenizer};
-use demask_model::{Backbone, LoadOptions, Precision, Query, Spec, Transformer};
+use demask_model::{Backbone, LoadOptions, Packed, Precision, Query, Spec, Transformer};
+use made_up::made_up;
 use serde_json::{Value, json};
 
 fn fixture(name: &str) -> PathBuf {
@@ -14,8 +19,11 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn convert(name: &str, kind: Kind, to: &Path) -> Spec {
-    let folder = fixture(name);
-    let (spec, store) = (Spec::from_folder(&folder).unwrap(), Store::open(&folder).unwrap());
+    convert_folder(&fixture(name), kind, to)
+}
+
+fn convert_folder(folder: &Path, kind: Kind, to: &Path) -> Spec {
+    let (spec, store) = (Spec::from_folder(folder).unwrap(), Store::open(folder).unwrap());
     let mut tensor = |name: &str, shape: &[usize]| Ok(store.tensor_shaped(name, shape)?.to_f32());
     write(to, &spec, kind, &Vocabulary::default(), &mut tensor).unwrap();
     spec
@@ -52,6 +60,66 @@ fn single_precision_comes_back_bit_for_bit() {
         assert_eq!(Spec::from_folder(&path).unwrap(), spec, "{name}");
         assert_eq!(logits(&from), logits(&back), "{name}");
         assert_ne!(from.fingerprint(), back.fingerprint(), "another file is another model");
+    }
+}
+
+const EXPERTS: [(&str, usize); 3] =
+    [("num_experts", 8), ("num_experts_per_tok", 2), ("moe_intermediate_size", 32)];
+
+fn with_experts(mut more: Value) -> Value {
+    EXPERTS.iter().for_each(|(field, value)| more[field] = json!(value));
+    more
+}
+
+#[test]
+fn families_without_a_toy_come_back_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    for (shape, more) in [
+        ("rnd1", with_experts(json!({}))),
+        // The switch that every other model of the family has set.
+        ("rnd1", with_experts(json!({ "norm_topk_prob": false }))),
+        ("sdar-30b-a3b", with_experts(json!({ "block_size": 8 }))),
+        ("qwen3-0.6b", json!({})),
+        ("qwen3-0.6b-bd3lm", json!({ "block_size": 16 })),
+        ("qwen2.5-coder-0.5b", json!({ "block_size": 32 })),
+        ("fast-dllm-v2-1.5b", json!({ "bd_size": 8 })),
+        ("fast-dllm-v2-7b", json!({})),
+    ] {
+        let (from, path) = (folder.path().join(shape), folder.path().join("model.gguf"));
+        let spec = made_up(shape, &more, &from);
+        assert_eq!(convert_folder(&from, Kind::F32, &path), spec);
+        let (read, back) = (load(&from, None), load(&path, None));
+        assert_eq!(back.spec(), &spec, "{shape} {more}");
+        assert_eq!(logits(&read), logits(&back), "{shape} {more}");
+        fs::remove_dir_all(&from).unwrap();
+    }
+}
+
+/// Files of llama.cpp's converter name how experts are scored, and leave out that their weights are normalised.
+#[test]
+fn without_a_word_the_family_says_whether_weights_are_normalised() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    for (shape, normalises, more) in [
+        ("rnd1", true, with_experts(json!({}))),
+        ("sdar-30b-a3b", true, with_experts(json!({}))),
+        (
+            "llada-moe",
+            false,
+            with_experts(json!({ "expert_intermediate_size": 32, "moe_layer_freq": [1, 1] })),
+        ),
+    ] {
+        let from = folder.path().join(shape);
+        let spec = made_up(shape, &more, &from);
+        convert_folder(&from, Kind::F32, &path);
+        let key = format!("{}.expert_weights_norm", spec.architecture);
+        let mut bytes = fs::read(&path).unwrap();
+        let at = bytes.windows(key.len()).position(|part| part == key.as_bytes()).unwrap();
+        bytes[at + key.len() - 4..at + key.len()].copy_from_slice(b"word");
+        fs::write(&path, bytes).unwrap();
+        let back = Spec::from_folder(&path).unwrap();
+        assert_eq!(back.experts.as_ref().map(|e| e.normalise), Some(normalises), "{shape}");
+        assert_eq!(back, spec, "{shape}");
     }
 }
 
@@ -132,6 +200,29 @@ fn k_quants_are_read() {
     let error = |kind| distance(&exact, &model(kind));
     let (q4, q5, q6, q8) = (error(Kind::Q4K), error(Kind::Q5K), error(Kind::Q6K), error(Kind::Q8_0));
     assert!(q4 > q5 && q5 > q6 && q6 > q8 && q8 > 0.0 && q4 < 0.3, "{q4} {q5} {q6} {q8}");
+}
+
+/// Blocks are unpacked for a device; its stream of rows has bfloat16's range, like the maps.
+#[test]
+fn on_a_device_blocks_become_bfloat16() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    for (kind, stream) in [
+        (Kind::Q8_0, DType::BF16),
+        (Kind::Q4_0, DType::BF16),
+        (Kind::Bf16, DType::BF16),
+        (Kind::F16, DType::F16),
+        (Kind::F32, DType::F32),
+    ] {
+        convert("dream-toy", kind, &path);
+        let options = LoadOptions { composed: true, ..LoadOptions::default() };
+        let device = Transformer::load(&path, &options).unwrap();
+        let rows = device.embedded(&Packed::new([[5_u32, 7].as_slice()], false)).unwrap();
+        assert_eq!(rows.dtype(), stream, "{kind:?}");
+        let floats = logits(&load(&path, Some(Precision::Float(Dtype::F32))));
+        let apart = distance(&floats, &logits(&device));
+        assert!(apart < if stream == DType::F32 { 1e-5 } else { 0.03 }, "{kind:?}: {apart}");
+    }
 }
 
 /// A byte-level BPE of the 256 byte tokens, one merge and three special tokens.

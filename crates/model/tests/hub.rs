@@ -459,10 +459,30 @@ fn a_predictor_of_its_own_repository_is_fetched_under_any_name() {
 #[test]
 fn a_model_brings_its_predictor_along_whatever_its_name() {
     let mut files = repository();
-    files.insert("row_predictor.safetensors".to_owned(), b"a predictor".to_vec());
-    files.insert("consolidated.safetensors".to_owned(), b"all weights once more".to_vec());
-    let (server, home) = (Server::start(files), tempfile::tempdir().unwrap());
+    let taken = [
+        "row_predictor.safetensors",
+        "row_predictor.json",
+        "learned-for-the-toy.safetensors",
+        "learned-for-the-toy.json",
+        "predictor.json",
+    ];
+    let left = [
+        "consolidated.safetensors",
+        "fp32/model.safetensors",
+        "model.fp16-00001-of-00002.safetensors",
+        "a.json",
+    ];
+    for name in taken.iter().chain(&left) {
+        files.insert((*name).to_owned(), format!("contents of {name}").into_bytes());
+    }
+    let (server, home) = (Server::start(files.clone()), tempfile::tempdir().unwrap());
+    // All weights once more, in one file.
+    server.with(|hub| hub.heavy = Some(etag(&files["consolidated.safetensors"])));
     let folder = resolve(NAME, &options(&server, &home), &mut ()).unwrap();
-    assert!(folder.join("row_predictor.safetensors").exists());
-    assert!(!folder.join("consolidated.safetensors").exists());
+    for name in taken {
+        assert!(folder.join(name).exists(), "{name} is missing");
+    }
+    for name in left {
+        assert!(!folder.join(name).exists(), "{name} is not wanted");
+    }
 }

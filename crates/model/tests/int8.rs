@@ -1,11 +1,14 @@
 //! Weights as bytes: quantised at load and read from a quantised folder they give the same numbers, close to f32's.
 
+#[path = "support/made_up.rs"]
+mod made_up;
+
 use std::path::{Path, PathBuf};
 
 use demask_kernels::total_variation;
 use demask_model::checkpoint::Store;
 use demask_model::quantize::{self, QuantizeSettings};
-use demask_model::{Backbone, LoadOptions, Precision, Query, Transformer};
+use demask_model::{Backbone, LoadOptions, Precision, Query, Spec, Transformer};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
@@ -121,4 +124,16 @@ fn mistakes_are_named() {
     std::fs::write(&file, damaged).unwrap();
     let error = Transformer::load(&to, &LoadOptions::default()).err().unwrap().to_string();
     assert!(error.contains("weight_scale") && error.contains("model.safetensors"), "{error}");
+}
+
+#[test]
+fn a_copy_attends_as_its_origin_whose_name_said_how() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, block) in [("qwen3-diffusion-bd3lm", Some(32)), ("qwen3-diffusion-mdlm", None)] {
+        let (from, to) = (folder.path().join(name), folder.path().join(format!("copy-{}", block.is_some())));
+        let spec = made_up::made_up("qwen3-0.6b", &serde_json::json!({}), &from);
+        assert_eq!(spec.block, block, "{name}");
+        quantize::folder(&from, &to, &settings(32), &mut |_| ()).unwrap();
+        assert_eq!(Spec::from_folder(&to).unwrap(), spec, "{name}");
+    }
 }

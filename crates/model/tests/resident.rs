@@ -4,15 +4,18 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "a run by hand tells its numbers")]
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use demask_model::checkpoint::synthetic::{self, Init, Tensor};
 use demask_model::checkpoint::{Dtype, write};
 use demask_model::layer::{Choice, Watch};
 use demask_model::quantize::{self, QuantizeSettings};
 use demask_model::{LoadOptions, Query, Spec, Transformer, arch, shapes};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[derive(Default)]
 struct Chosen(BTreeSet<(usize, u32)>);
@@ -24,7 +27,7 @@ impl Watch for Chosen {
 }
 
 /// LLaDA2-mini with narrower layers and fewer of everything.
-fn config() -> serde_json::Value {
+fn config() -> Value {
     let mut config = shapes::find("llada2-mini").unwrap().config();
     for (field, value) in [
         ("vocab_size", 512),
@@ -44,18 +47,27 @@ fn config() -> serde_json::Value {
     config
 }
 
-/// Bytes of the mapped weights of a folder that are in memory.
-fn resident(folder: &Path) -> usize {
-    let (name, maps) = (folder.to_str().unwrap(), std::fs::read_to_string("/proc/self/smaps").unwrap());
-    let (mut inside, mut sum) = (false, 0);
-    for line in maps.lines() {
-        if line.split_whitespace().next().is_some_and(|word| word.contains('-') && !word.ends_with(':')) {
-            inside = line.contains(name) && line.ends_with(".safetensors");
-        } else if let (true, Some(size)) = (inside, line.strip_prefix("Rss:")) {
-            sum += size.trim().trim_end_matches(" kB").trim().parse::<usize>().unwrap() * 1024;
-        }
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// The pages of the mapped weights of a folder that are in memory: file, and where in it.
+fn resident(folder: &Path) -> BTreeSet<(PathBuf, usize)> {
+    let (name, maps) = (folder.to_str().unwrap(), std::fs::read_to_string("/proc/self/maps").unwrap());
+    let mut table = File::open("/proc/self/pagemap").unwrap();
+    let mut pages = BTreeSet::new();
+    for line in maps.lines().filter(|line| line.contains(name) && line.ends_with(".safetensors")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |hex: &str| usize::from_str_radix(hex, 16).unwrap();
+        let (from, to) = words[0].split_once('-').unwrap();
+        let (count, first) = ((number(to) - number(from)) / PAGE, number(words[2]));
+        let mut entries = vec![0; count * 8];
+        table.seek(SeekFrom::Start((number(from) / PAGE * 8) as u64)).unwrap();
+        table.read_exact(&mut entries).unwrap();
+        // The highest bit of an entry says that the page is there.
+        let there = entries.chunks_exact(8).enumerate().filter(|(_, entry)| entry[7] & 0x80 != 0);
+        pages.extend(there.map(|(page, _)| (PathBuf::from(words[5]), first + page * PAGE)));
     }
-    sum
+    pages
 }
 
 #[test]
@@ -105,8 +117,40 @@ struct Read {
     experts: usize,
 }
 
+/// A fault maps the pages around it too, as far as the piece of the file reaches that the system keeps together.
+const AROUND: usize = 512 << 10;
+
+/// Where the tensors of a folder lie: file, name, first byte, byte behind the last.
+fn places(folder: &Path) -> Vec<(PathBuf, String, Range<usize>)> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let weights = files.filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
+    let mut places = Vec::new();
+    for path in weights {
+        let mut file = File::open(&path).unwrap();
+        let mut length = [0; 8];
+        file.read_exact(&mut length).unwrap();
+        let mut header = vec![0; u64::from_le_bytes(length) as usize];
+        file.read_exact(&mut header).unwrap();
+        let start = 8 + header.len();
+        let header: serde_json::Map<String, Value> = serde_json::from_slice(&header).unwrap();
+        for (name, about) in header {
+            if let Some(ends) = about["data_offsets"].as_array() {
+                let [from, to] = [0, 1].map(|end| start + ends[end].as_u64().unwrap() as usize);
+                places.push((path.clone(), name, from..to));
+            }
+        }
+    }
+    places
+}
+
+/// The layer and the number of the expert that a tensor belongs to.
+fn expert(name: &str) -> Option<(usize, u32)> {
+    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once(".mlp.experts.")?;
+    Some((layer.parse().ok()?, rest.split('.').next()?.parse().ok()?))
+}
+
 /// One pass over int8 weights that are mapped, and what of them is in memory then: no more than was there before, what every
-/// row meets, and the experts that were chosen.
+/// row meets, the rows of the table that were looked up, and the experts that were chosen, each with the pages around it.
 fn pass_over(folder: &Path, tokens: &[u32]) -> Read {
     let folder = &folder.canonicalize().unwrap();
     let spec = Spec::from_folder(folder).unwrap();
@@ -117,34 +161,45 @@ fn pass_over(folder: &Path, tokens: &[u32]) -> Read {
     model.forward_watched(&mut [query], &mut chosen).unwrap();
     let after = resident(folder);
 
-    let (mut read, mut experts, mut parts) = (0, 0, 0);
-    for parameter in arch::parameters(&spec).unwrap() {
-        let expert = parameter.expert.map(|(index, _)| (parameter.layer.unwrap(), index as u32));
-        // A byte each and a scale of 4 bytes for 128 of them.
-        let bytes = parameter.elements() + parameter.elements() / 32;
-        experts += if expert.is_some() { bytes } else { 0 };
+    let (mut read, mut of_chosen, mut experts) = (Vec::new(), 0, 0);
+    let places = places(folder);
+    for (file, name, place) in &places {
+        let expert = expert(name);
+        experts += if expert.is_some() { place.len() } else { 0 };
         match expert {
             Some(expert) if !chosen.0.contains(&expert) => {}
             Some(_) => {
-                read += bytes;
-                parts += 2;
+                of_chosen += place.len();
+                read.push((file, place.clone()));
             }
-            // Only rows that are looked up are read of the table, and nothing of the head in this pass.
-            None if parameter.layer.is_none() => {
-                read += 2 * parameter.shape[parameter.shape.len() - 1] * tokens.len()
+            // Nothing of the head is read in this pass.
+            None if name.starts_with("lm_head") => {}
+            None if name.contains("word_embeddings") => {
+                let row = place.len() / spec.vocab;
+                let from = tokens.iter().map(|&id| place.start + id as usize * row);
+                read.extend(from.map(|from| (file, from..from + row)));
             }
-            None => read += 2 * parameter.elements(),
+            None => read.push((file, place.clone())),
         }
     }
-    // A fault brings in the pages around it, up to 64 KiB, at either end of a tensor and around a row of the table.
-    let slack = (parts + tokens.len()) * (128 << 10);
+    let bytes = after.len() * PAGE;
     println!(
-        "{} experts of {} chosen; {before} bytes resident before the pass, {after} after; {read} of what was chosen, \
-         {experts} of all experts",
+        "{} experts of {} chosen, {of_chosen} bytes of {experts}; {} bytes resident before the pass, {bytes} after",
         chosen.0.len(),
         spec.experts.as_ref().map_or(0, |e| e.count * e.layers.iter().filter(|l| **l).count()),
+        before.len() * PAGE,
     );
-    assert!(after > before, "the pass read something: {before} to {after}");
-    assert!(after <= before + read + slack, "{after} bytes are resident, {read} were chosen");
-    Read { chosen: chosen.0.len(), resident: after, experts }
+    let mut strange = BTreeMap::new();
+    for (file, page) in after.difference(&before) {
+        let near = |(of, piece): &(&PathBuf, Range<usize>)| {
+            *of == file && page + PAGE + AROUND > piece.start && *page < piece.end + AROUND
+        };
+        if !read.iter().any(near) {
+            let inside = places.iter().find(|(of, _, place)| of == file && place.contains(page));
+            *strange.entry(inside.map(|(_, name, _)| name)).or_insert(0) += 1;
+        }
+    }
+    assert!(strange.is_empty(), "pages of what was not read: {strange:?}");
+    assert!(bytes >= of_chosen, "{bytes} bytes are resident, {of_chosen} of chosen experts");
+    Read { chosen: chosen.0.len(), resident: bytes, experts }
 }

@@ -3,10 +3,12 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use demask_decode::audit::Audit;
 use demask_decode::dependency::Predictor;
-use demask_decode::{Canvas, Context, Decoder, EosPolicy, Job, Options, Suppression};
+use demask_decode::observer::Recorder;
+use demask_decode::{Canvas, Context, Decoder, EosPolicy, Job, Observers, Options, Suppression};
 use demask_engine::Shard;
 use demask_model::{Backbone as _, HiddenRow, LoadOptions, Transformer};
 use demask_train::compute::Compute;
@@ -74,7 +76,9 @@ fn cache_training_and_decoding_work_block_by_block() {
         let context = Context { predictor: Some(predictor.into()), ..Context::default() };
         let decode = |cache: &str| {
             let canvas = Canvas::in_blocks(&[7, 19, 4], 30, None, spec, &spec.ids).unwrap();
-            let audit = std::sync::Arc::new(std::sync::Mutex::new(Audit::new(&canvas, spec)));
+            let audit = Arc::new(Mutex::new(Audit::new(&canvas, spec)));
+            let recorder = Arc::new(Mutex::new(Recorder::default()));
+            let observers = Observers(vec![Box::new(audit.clone()), Box::new(recorder.clone())]);
             let options = Options {
                 cache: cache.parse().unwrap(),
                 eos: EosPolicy::None,
@@ -82,9 +86,12 @@ fn cache_training_and_decoding_work_block_by_block() {
                 ..Options::default()
             };
             let strategy = "demask:tau=0.3,gamma=0.05".parse().unwrap();
-            let mut jobs = [Job::new(canvas, &strategy, &context, options, Box::new(audit.clone())).unwrap()];
+            let mut jobs = [Job::new(canvas, &strategy, &context, options, Box::new(observers)).unwrap()];
             Decoder::new(&model).run(&mut jobs).unwrap();
             assert_eq!(audit.lock().unwrap().wrong(), None, "{name} {cache}");
+            // One token after another would need no predictor.
+            let most = recorder.lock().unwrap().records.iter().map(|step| step.commits.len()).max();
+            assert!(most > Some(1), "{name} {cache}: at most {most:?} tokens in a step");
             jobs[0].canvas().tokens().to_vec()
         };
         let exact = decode("none");

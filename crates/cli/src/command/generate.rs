@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompt_file: Option<PathBuf>,
     /// The prompt as token ids; a checkpoint folder without a tokenizer will do
-    #[arg(long, value_name = "ID,…", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file", "raw"])]
-    pub prompt_ids: Option<Vec<u32>>,
+    #[arg(long, value_name = "ID,…", conflicts_with_all = ["prompt", "prompt_file", "raw"])]
+    pub prompt_ids: Option<Ids>,
     /// Take the prompt as it is, without the chat template
     #[arg(long)]
     pub raw: bool,
@@ -35,6 +36,33 @@ pub struct Args {
     decode: DecodeArgs,
     #[command(flatten)]
     show: ShowArgs,
+}
+
+/// Token ids as people and programs write them down: commas or blanks between them, brackets around them or not.
+#[derive(Debug, Clone)]
+pub struct Ids(pub Vec<u32>);
+
+impl FromStr for Ids {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let list = text.trim();
+        let list = match list.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']').ok_or("the list has no closing bracket")?,
+            None => list,
+        };
+        let mut ids = Vec::new();
+        for part in list.split(',') {
+            let before = ids.len();
+            for word in part.split_whitespace() {
+                ids.push(word.parse().map_err(|_| format!("{word:?} is not a token id"))?);
+            }
+            if ids.len() == before {
+                return Err("an id is missing".into());
+            }
+        }
+        Ok(Self(ids))
+    }
 }
 
 /// Parameters of a model whose steps are too fast to wait for: its canvas is shown instead of a line of progress.
@@ -93,7 +121,7 @@ impl ShowArgs {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (model, prompt) = match &args.prompt_ids {
-        Some(ids) => (args.model.open_by_ids()?, Prompt::Tokens(ids.clone())),
+        Some(ids) => (args.model.open_by_ids()?, Prompt::Tokens(ids.0.clone())),
         None => {
             let prompt = prompt(args)?;
             (args.model.open()?, if args.raw { Prompt::Raw(prompt) } else { Prompt::User(prompt) })

@@ -9,7 +9,7 @@ use demask::{Error, Prompt};
 
 use crate::Usage;
 use crate::args::{DecodeArgs, ModelArgs};
-use crate::command::generate::{ShowArgs, show, show_ids};
+use crate::command::generate::{Ids, ShowArgs, show, show_ids};
 
 /// Fills the gaps of a text: [MASK] is one token, [MASK:5] is five
 #[derive(Debug, clap::Args)]
@@ -18,8 +18,8 @@ pub struct Args {
     #[arg(required_unless_present = "ids")]
     pub text: Option<String>,
     /// The text as token ids, the mask's own id for every gap; a checkpoint folder without a tokenizer will do
-    #[arg(long, value_name = "ID,…", value_delimiter = ',', conflicts_with_all = ["text", "prompt"])]
-    pub ids: Option<Vec<u32>>,
+    #[arg(long, value_name = "ID,…", conflicts_with_all = ["text", "prompt"])]
+    pub ids: Option<Ids>,
     /// A prompt in front, which stays fixed and is not printed
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
@@ -34,7 +34,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (model, prompt) = match (&args.ids, &args.text) {
-        (Some(ids), _) => (args.model.open_by_ids()?, Prompt::Gaps(ids.clone())),
+        (Some(ids), _) => (args.model.open_by_ids()?, Prompt::Gaps(ids.0.clone())),
         (None, text) => {
             let text = text.as_deref().unwrap_or_default();
             // A misspelt gap is told before anything is loaded.

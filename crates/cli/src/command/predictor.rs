@@ -1,6 +1,7 @@
 //! `demask predictor`: a dependency predictor for a model in one command, and how good one is.
 
 mod eval;
+mod plan;
 mod train;
 
 use anyhow::Result;

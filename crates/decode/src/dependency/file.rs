@@ -19,7 +19,7 @@ use demask_model::checkpoint::{Dtype, Mapped, Store, write};
 use demask_model::{Backbone, Rows, names_predictor};
 
 use crate::dependency::Measure;
-use crate::dependency::beside::{Calibrated, file_names, files_in};
+use crate::dependency::beside::{Calibrated, Candidates, Choice, PassedOver, file_names};
 use crate::dependency::feature::Feature;
 use crate::dependency::parts::{Activation, FinalNorm, Head, Metadata, Mix, Parts};
 use crate::dependency::predictor::Predictor;
@@ -132,25 +132,34 @@ impl Parts {
         if !path.is_dir() {
             return Self::from_file(path);
         }
-        match &files_in(path)[..] {
-            [] => Self::from_store(&Store::open(path)?),
-            [file] => Self::from_file(file),
-            several => Err(Error::Predictor(format!(
+        let (choice, passed_over) = Candidates::of(path).choose(false);
+        match (choice, PassedOver::list(&passed_over)) {
+            (Choice::File(file), _) => Self::from_file(&file),
+            (Choice::Several(several), _) => Err(Error::Predictor(format!(
                 "{} holds several predictors ({}); name the file",
                 path.display(),
-                file_names(several)
+                file_names(&several)
             ))),
+            (_, None) => Self::from_store(&Store::open(path)?),
+            (_, Some(others)) => {
+                Store::open(path).map_err(Error::from).and_then(|s| Self::from_store(&s)).map_err(|cause| {
+                    Error::Predictor(format!(
+                        "{} holds no usable predictor: {cause}; {others}",
+                        path.display()
+                    ))
+                })
+            }
         }
     }
 
     /// Reads a predictor's file, with what was found out about it.
     fn from_file(path: &Path) -> Result<(Self, Understanding)> {
-        Reading::new(&Store::open_file(path)?).with(Calibrated::facts(path)).parts()
+        Reading::new(&Store::open_file(path)?).with(Calibrated::facts(path)?).parts()
     }
 
     /// Reads a predictor from tensors that are open.
     pub fn from_store(store: &Store) -> Result<(Self, Understanding)> {
-        Reading::new(store).with(Calibrated::facts(store.path())).parts()
+        Reading::new(store).with(Calibrated::facts(store.path())?).parts()
     }
 
     /// Reads a predictor from the tensors that a model does not claim, and says which those are. `None` where they do
@@ -158,12 +167,12 @@ impl Parts {
     pub fn inside(store: &Store, unclaimed: &[&str]) -> Result<Option<(Self, Understanding, Vec<String>)>> {
         let place = store.path();
         let folder = place.parent().filter(|_| place.is_file()).unwrap_or(place);
-        let reading = || Reading::inside(store, unclaimed).with(Calibrated::facts(folder));
-        let tensors = reading().tensors();
+        let reading = Reading::inside(store, unclaimed);
+        let tensors = reading.tensors();
         if tensors.is_empty() && !unclaimed.iter().any(|name| names_predictor(name)) {
             return Ok(None);
         }
-        let (parts, understanding) = reading().parts()?;
+        let (parts, understanding) = reading.with(Calibrated::facts(folder)?).parts()?;
         Ok(Some((parts, Understanding { path: folder.to_path_buf(), ..understanding }, tensors)))
     }
 

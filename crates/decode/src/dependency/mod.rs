@@ -22,7 +22,7 @@ use demask_model::HiddenRow;
 use crate::error::Result;
 use crate::strategy::Step;
 
-pub use beside::{Calibrated, file_names, files_in};
+pub use beside::{Calibrated, Candidates, Choice, PassedOver, file_names};
 pub use feature::{Feature, Opinion, features};
 pub use file::{FILE_NAME, Layout, Understanding};
 pub use oracle::{Draws, Masked, Measure, Oracle, Reveals, Set};

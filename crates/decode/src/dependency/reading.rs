@@ -7,6 +7,7 @@ use demask_model::checkpoint::{Dtype, Store};
 use demask_model::{HiddenRow, Rows, names_predictor};
 
 use crate::dependency::Measure;
+use crate::dependency::beside::Facts;
 use crate::dependency::feature::Feature;
 use crate::dependency::file::{Layout, Understanding};
 use crate::dependency::names::{self, Role};
@@ -51,7 +52,7 @@ impl<'a> Reading<'a> {
     }
 
     /// With what was found out about it and written beside it; what the file says itself wins.
-    pub(super) fn with(mut self, beside: Option<(PathBuf, BTreeMap<String, String>)>) -> Self {
+    pub(super) fn with(mut self, beside: Facts) -> Self {
         let Some((path, facts)) = beside else { return self };
         let before = self.about.len();
         for (key, value) in facts {
@@ -66,6 +67,22 @@ impl<'a> Reading<'a> {
         let stable =
             self.names.iter().filter(|name| stability_file::is_part(name)).map(|&name| name.to_owned());
         self.roles().map_or_else(|_| Vec::new(), |found| found.into_values().chain(stable).collect())
+    }
+
+    /// Whether the tensors are a predictor's. An error where they, or whoever `promised` it, say so and it cannot be told
+    /// which is which.
+    pub(super) fn is_predictor(&self, promised: bool) -> Result<bool> {
+        let is_head = |name: &str| {
+            names::parse(name).is_some_and(|part| matches!(part.role, Role::Query | Role::Key | Role::Merged))
+        };
+        match self.roles() {
+            Ok(_) => Ok(!self.tensors().is_empty()),
+            Err(cause) if promised => Err(cause),
+            Err(cause) => {
+                let named = names::candidates(self.names.iter().copied()).into_iter().any(is_head);
+                if named { Err(cause) } else { Ok(false) }
+            }
+        }
     }
 
     /// The parts, and what was made of the file.

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::phrase::{Phrases, fill as fill_slots};
 use super::{Facts, Problem, Rng, Score, Task, Wording};
 
-static PATTERNS: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("grid/patterns.txt")));
+static PATTERNS: LazyLock<Phrases> =
+    LazyLock::new(|| Phrases::parse(crate::task::wordings::text("grid/patterns.txt")));
 
 const SIDE: usize = 4;
 const KINDS: [&str; 4] = ["grid/sudoku", "grid/sudoku-open", "grid/latin", "grid/latin-open"];

@@ -21,6 +21,7 @@ mod phrase;
 mod program;
 mod rng;
 mod stream;
+mod wordings;
 
 use serde::{Deserialize, Serialize};
 

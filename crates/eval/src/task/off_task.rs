@@ -9,7 +9,8 @@ use super::Rng;
 use super::lexicon::Wording;
 use super::phrase::{Phrases, expand};
 
-static PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("off_task.txt")));
+static PHRASES: LazyLock<Phrases> =
+    LazyLock::new(|| Phrases::parse(crate::task::wordings::text("off_task.txt")));
 
 /// Prompt `index` of the endless stream of prompts that no task asks.
 pub fn off_task(seed: u64, index: u64) -> String {

@@ -76,7 +76,8 @@ impl Phrases {
     }
 }
 
-static CHATTER: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("chatter.txt")));
+static CHATTER: LazyLock<Phrases> =
+    LazyLock::new(|| Phrases::parse(crate::task::wordings::text("chatter.txt")));
 
 /// The prompt with, in a few per cent of all cases, a greeting before it or thanks after it. `topic` may add a section of
 /// its own to the general ones.

@@ -1,7 +1,8 @@
 //! Autoregressive models made into diffusion models by the dllm repository (`a2d-qwen3`, `a2d-qwen2`, `a2d-llama`): their
 //! parents' layouts, no shift. Trained with MDLM they attend fully; with BD3LM block by block, the grid at the response.
 //!
-//! The published configs do not say which. A `block_size`, or `bd3lm` in the model's name, means BD3LM.
+//! The published configs do not say which. A `block_size`, or `bd3lm` in the model's name, means BD3LM; what was assumed
+//! from a name is told.
 
 use super::{Architecture, Facts, hub, refuse};
 use crate::config::{Fields, Spec, Visibility};
@@ -47,10 +48,18 @@ pub(super) const LLAMA: Architecture = Architecture {
 };
 
 fn finish(fields: &Fields<'_>, spec: Spec) -> Result<Spec> {
-    let block = fields.optional_size("block_size")?;
-    let named = fields.text("_name_or_path").is_some_and(|name| name.contains("bd3lm"));
-    if block.is_none() && !named && !fields.path().to_string_lossy().contains("bd3lm") {
-        return Ok(spec);
+    let blocks = |block| Spec { attention: Visibility::BlockCausal, block: Some(block), ..spec.clone() };
+    if let Some(block) = fields.optional_size("block_size")? {
+        return Ok(blocks(block));
     }
-    Ok(Spec { attention: Visibility::BlockCausal, block: Some(block.unwrap_or(BLOCK)), ..spec })
+    let inside = fields.text("_name_or_path").is_some_and(|name| name.contains("bd3lm"));
+    let named = inside || fields.path().to_string_lossy().contains("bd3lm");
+    let (assumed, says) = match named {
+        true => (format!("attention in blocks of {BLOCK}"), "says"),
+        false => ("full attention".to_owned(), "does not say"),
+    };
+    fields.assume(format!(
+        "config.json has no `block_size`: {assumed} was assumed, because the model's name {says} bd3lm"
+    ));
+    Ok(if named { blocks(BLOCK) } else { spec })
 }

@@ -30,14 +30,6 @@ pub(super) const NAMES: Names = Names {
     ],
 };
 
-/// Experts that every row meets, in the words of configs; a family that has none refuses them.
-pub(super) const SHARED: [&str; 4] = [
-    "n_shared_experts",
-    "num_shared_experts",
-    "shared_expert_intermediate_size",
-    "moe_shared_expert_intermediate_size",
-];
-
 /// The `Spec` of a dense model with the usual fields; a family changes what it does otherwise.
 pub(super) fn spec(fields: &Fields<'_>, architecture: &'static str, facts: &Facts) -> Result<Spec> {
     let hidden = fields.size("hidden_size")?;
@@ -60,8 +52,8 @@ pub(super) fn spec(fields: &Fields<'_>, architecture: &'static str, facts: &Fact
         head_dim,
         // A model all of whose layers have experts need not say.
         ffn: fields.optional_size("intermediate_size")?.unwrap_or(1),
-        eps: fields.number("rms_norm_eps", 1e-6)? as f32,
-        rope_theta: fields.number("rope_theta", 1e6)?,
+        eps: fields.needed("rms_norm_eps")? as f32,
+        rope_theta: refuse::rope_theta(fields)?,
         rotary: head_dim,
         qk_norm: facts.qk_norm,
         max_positions: fields.size("max_position_embeddings")?,
@@ -85,8 +77,6 @@ pub(super) fn dense(fields: &Fields<'_>, architecture: &'static str, facts: &Fac
 
 /// Qwen3-MoE's experts: softmax over all, the chosen normalised to sum to 1, in all layers but those named.
 pub(super) fn qwen3_experts(fields: &Fields<'_>, layers: usize) -> Result<Experts> {
-    refuse::unless_zero(fields, &SHARED)?;
-    refuse::unless_one(fields, &["n_group", "routed_scaling_factor"])?;
     let dense = fields.ids("mlp_only_layers")?;
     let every = fields.optional_size("decoder_sparse_step")?.unwrap_or(1);
     let sparse =
@@ -101,14 +91,13 @@ pub(super) fn qwen3_experts(fields: &Fields<'_>, layers: usize) -> Result<Expert
         groups: 1,
         groups_chosen: 1,
         bias: false,
-        normalise: fields.flag("norm_topk_prob", true)?,
+        normalise: fields.needed_flag("norm_topk_prob")?,
         scale: 1.0,
     })
 }
 
 /// A rotated part of a head, as `partial_rotary_factor` gives it.
-pub(super) fn rotary(fields: &Fields<'_>, head_dim: usize) -> Result<usize> {
-    let factor = fields.number("partial_rotary_factor", 1.0)?;
+pub(super) fn rotary(fields: &Fields<'_>, head_dim: usize, factor: f64) -> Result<usize> {
     if !(factor > 0.0 && factor <= 1.0) {
         return Err(fields.bad("partial_rotary_factor", format!("{factor} is not between 0 and 1")));
     }

@@ -6,8 +6,18 @@ use crate::config::{Fields, Spec};
 use crate::error::Result;
 use crate::layer::{Names, role};
 
-// llama.cpp's LLaDA rotates neighbouring pairs.
-const FACTS: Facts = Facts { gguf_pairs: true, ..Facts::PLAIN };
+const FACTS: Facts = Facts {
+    // llama.cpp's LLaDA rotates neighbouring pairs.
+    gguf_pairs: true,
+    ignores: &[
+        "alibi_bias_max",
+        "attention_layer_norm_with_affine",
+        "mlp_ratio",
+        "multi_query_attention",
+        "rope_full_precision",
+    ],
+    ..Facts::PLAIN
+};
 
 pub(super) const LLADA: Architecture = Architecture {
     name: "llada",
@@ -59,8 +69,8 @@ fn spec(fields: &Fields<'_>) -> Result<Spec> {
         },
         head_dim: hidden / heads,
         ffn,
-        eps: fields.number("rms_norm_eps", 1e-5)? as f32,
-        rope_theta: fields.number("rope_theta", 5e5)?,
+        eps: fields.needed("rms_norm_eps")? as f32,
+        rope_theta: refuse::rope_theta(fields)?,
         rotary: hidden / heads,
         max_positions: fields.size("max_sequence_length")?,
         tied: fields.flag("weight_tying", false)?,
@@ -72,7 +82,11 @@ fn spec(fields: &Fields<'_>) -> Result<Spec> {
 /// The config can describe blocks that no released LLaDA uses; running them as Llama blocks would
 /// give wrong numbers without a word.
 fn refuse_other_blocks(fields: &Fields<'_>) -> Result<()> {
+    // The class has other defaults than the released models, so a config must say what it means.
     for (field, value) in [("block_type", "llama"), ("layer_norm_type", "rms"), ("activation_type", "silu")] {
+        if fields.get(field).is_none() {
+            return Err(fields.bad(field, format!("is missing; of a released model it is {value:?}")));
+        }
         refuse::unless_one_of(fields, field, &[value])?;
     }
     refuse::unless_false(
@@ -88,6 +102,7 @@ fn refuse_other_blocks(fields: &Fields<'_>) -> Result<()> {
     )?;
     refuse::unless_one(fields, &["block_group_size"])?;
     refuse::unless_absent(fields, &["num_experts"])?;
+    fields.needed_flag("rope")?;
     for field in ["rope", "layer_norm_with_affine"] {
         if !fields.flag(field, true)? {
             return Err(fields.bad(field, "is false, which this engine does not run".into()));

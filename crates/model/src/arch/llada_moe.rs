@@ -5,8 +5,14 @@ use super::{Architecture, Facts, hub, refuse};
 use crate::config::{Experts, Fields, Scoring, Spec};
 use crate::error::Result;
 
-const FACTS: Facts =
-    Facts { qk_norm: true, mask: Some(156_895), judges: &["partial_rotary_factor"], ..Facts::PLAIN };
+const FACTS: Facts = Facts {
+    qk_norm: true,
+    mask: Some(156_895),
+    judges: &["moe_layer_freq", "partial_rotary_factor"],
+    // The published code normalises nothing, whatever the config says.
+    ignores: &["norm_topk_prob"],
+    ..Facts::PLAIN
+};
 
 pub(super) const LLADA_MOE: Architecture = Architecture {
     name: "llada-moe",
@@ -18,10 +24,7 @@ pub(super) const LLADA_MOE: Architecture = Architecture {
 };
 
 fn spec(fields: &Fields<'_>) -> Result<Spec> {
-    refuse::unless_false(fields, &["attention_bias", "moe_router_enable_expert_bias"])?;
-    refuse::unless_zero(fields, &hub::SHARED)?;
-    refuse::unless_one(fields, &["n_group", "routed_scaling_factor"])?;
-    refuse::unless_one_of(fields, "moe_router_score_function", &["softmax"])?;
+    refuse::unless_false(fields, &["attention_bias"])?;
     let spec = hub::spec(fields, LLADA_MOE.name, &FACTS)?;
     let layers = match fields.get("moe_layer_freq").and_then(|list| list.as_array()) {
         // A config with fewer layers than its list is a model cut short.
@@ -46,9 +49,7 @@ fn spec(fields: &Fields<'_>) -> Result<Spec> {
     };
     Ok(Spec {
         ffn: fields.optional_size("dense_intermediate_size")?.unwrap_or(1),
-        eps: fields.number("rms_norm_eps", 1e-5)? as f32,
-        rope_theta: fields.number("rope_theta", 5e4)?,
-        rotary: hub::rotary(fields, spec.head_dim)?,
+        rotary: hub::rotary(fields, spec.head_dim, fields.number("partial_rotary_factor", 1.0)?)?,
         qk_norm: fields.flag("qk_layernorm", true)?,
         experts: Some(experts),
         ..spec

@@ -11,6 +11,7 @@ mod bert;
 mod dream;
 mod fast_dllm;
 mod hub;
+mod known;
 mod llada;
 mod llada2;
 mod llada_moe;
@@ -64,6 +65,8 @@ pub struct Facts {
     pub unread: &'static [&'static str],
     /// Fields of its config that every other family refuses and its own file judges.
     pub judges: &'static [&'static str],
+    /// Fields of its config that its published code does not read, or only where another field says so.
+    pub ignores: &'static [&'static str],
 }
 
 impl Facts {
@@ -81,6 +84,7 @@ impl Facts {
         gguf: true,
         unread: &[],
         judges: &[],
+        ignores: &[],
     };
 }
 
@@ -89,6 +93,14 @@ impl Architecture {
     pub fn spec(&self, fields: &Fields<'_>) -> Result<Spec> {
         refuse::common(fields, self.facts.judges)?;
         (self.spec)(fields)
+    }
+
+    /// Fields of a config, once its `Spec` was made, that nothing here understands.
+    pub(crate) fn unknown<'a>(&self, fields: &Fields<'a>) -> Vec<&'a str> {
+        let Facts { judges, ignores, .. } = self.facts;
+        let understood =
+            |name: &str| known::is_harmless(name) || judges.contains(&name) || ignores.contains(&name);
+        fields.unasked().into_iter().filter(|name| !understood(name)).collect()
     }
 }
 

@@ -3,7 +3,14 @@
 use super::{Architecture, Facts, hub, refuse};
 use crate::config::{Shift, Spec};
 
-const FACTS: Facts = Facts { shift: Shift::Global, qk_norm: true, mask: Some(151_669), ..Facts::PLAIN };
+const FACTS: Facts = Facts {
+    shift: Shift::Global,
+    qk_norm: true,
+    mask: Some(151_669),
+    // Its class sets it to false whatever the config says.
+    ignores: &["is_causal"],
+    ..Facts::PLAIN
+};
 
 pub(super) const RND1: Architecture = Architecture {
     name: "rnd1",

@@ -1,5 +1,10 @@
 //! Typed access to the fields of a `config.json`, with errors that name file and field.
+//!
+//! Invariant: every look at a field goes through [`Fields::get`], which keeps its name, so that what nobody looked at can be
+//! told.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -8,11 +13,18 @@ use super::SpecialIds;
 use crate::error::{Error, Result};
 use crate::files;
 
+/// What is said of a field that must be there.
+const MISSING: &str = "is missing";
+
 /// The fields of a `config.json`, and the ids that the files beside it name.
 pub struct Fields<'a> {
     value: &'a Value,
     path: &'a Path,
     beside: Beside,
+    /// Names that were looked at, whether they are there or not.
+    asked: RefCell<BTreeSet<String>>,
+    /// What was assumed where the config is silent.
+    assumed: RefCell<Vec<String>>,
 }
 
 /// What other files of a checkpoint folder say about special ids.
@@ -28,7 +40,7 @@ pub(super) struct Beside {
 
 impl<'a> Fields<'a> {
     pub(super) fn new(value: &'a Value, path: &'a Path, beside: Beside) -> Self {
-        Self { value, path, beside }
+        Self { value, path, beside, asked: RefCell::default(), assumed: RefCell::default() }
     }
 
     /// Of a config inside another; messages about it are not shown.
@@ -42,23 +54,49 @@ impl<'a> Fields<'a> {
     }
 
     /// The field, unless it is absent or null.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert(name.to_owned());
         self.value.get(name).filter(|value| !value.is_null())
     }
 
+    /// The field, unless it is absent, null or false, which are three ways to say that there is none.
+    pub fn given(&self, name: &str) -> Option<&'a Value> {
+        self.get(name).filter(|value| **value != Value::Bool(false))
+    }
+
+    /// Fields that nobody looked at, sorted; one that is null says nothing.
+    pub(crate) fn unasked(&self) -> Vec<&'a str> {
+        let asked = self.asked.borrow();
+        let fields = self.value.as_object().into_iter().flatten();
+        let said = fields.filter(|(name, value)| !value.is_null() && !asked.contains(*name));
+        let mut names: Vec<&str> = said.map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Remembers what was assumed, as a sentence without its full stop.
+    pub(crate) fn assume(&self, sentence: String) {
+        self.assumed.borrow_mut().push(sentence);
+    }
+
+    /// What was assumed.
+    pub(super) fn into_assumed(self) -> Vec<String> {
+        self.assumed.into_inner()
+    }
+
     /// The field as text, if present.
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub fn text(&self, name: &str) -> Option<&'a str> {
         self.get(name)?.as_str()
     }
 
     /// First entry of a list of strings.
-    pub fn first_text(&self, name: &str) -> Option<&str> {
+    pub fn first_text(&self, name: &str) -> Option<&'a str> {
         self.get(name)?.as_array()?.first()?.as_str()
     }
 
     /// A required size.
     pub fn size(&self, name: &str) -> Result<usize> {
-        self.optional_size(name)?.ok_or_else(|| self.bad(name, "is missing".into()))
+        self.optional_size(name)?.ok_or_else(|| self.bad(name, MISSING.into()))
     }
 
     /// A size that may be absent or null.
@@ -68,6 +106,18 @@ impl<'a> Fields<'a> {
             Some(size) => Ok(Some(size)),
             None => Err(self.bad(name, format!("{value} is not a size"))),
         }
+    }
+
+    /// A required number: one without which the config describes another model than its author's.
+    pub fn needed(&self, name: &str) -> Result<f64> {
+        self.get(name).ok_or_else(|| self.bad(name, MISSING.into()))?;
+        self.number(name, 0.0)
+    }
+
+    /// A required flag.
+    pub fn needed_flag(&self, name: &str) -> Result<bool> {
+        self.get(name).ok_or_else(|| self.bad(name, MISSING.into()))?;
+        self.flag(name, false)
     }
 
     /// A number with a default.
@@ -97,7 +147,7 @@ impl<'a> Fields<'a> {
     /// `generation_config.json`.
     pub fn special_ids(&self, family_mask: Option<u32>) -> Result<SpecialIds> {
         let mask = self.ids("mask_token_id")?.first().copied().or(self.beside.mask).or(family_mask);
-        let mask = mask.ok_or_else(|| self.bad("mask_token_id", "is missing".into()))?;
+        let mask = mask.ok_or_else(|| self.bad("mask_token_id", MISSING.into()))?;
         let mut eos = self.ids("eos_token_id")?;
         for &id in &self.beside.eos {
             if !eos.contains(&id) {

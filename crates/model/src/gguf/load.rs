@@ -30,6 +30,9 @@ pub(crate) fn transformer(gguf: &Gguf, options: &LoadOptions) -> Result<Transfor
     Ok(Transformer::new(spec, options.device.clone(), fingerprint, &mut from)?.coming_from(provenance))
 }
 
+/// What blocks become where only floating point is computed.
+const ON_DEVICE: Dtype = Dtype::Bf16;
+
 struct FromGguf<'a> {
     gguf: &'a Gguf,
     options: &'a LoadOptions,
@@ -102,8 +105,8 @@ impl FromGguf<'_> {
         }
         let (stored, _) = self.bytes(&name, &which.shape, which.expert)?;
         let is_float = matches!(stored, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16);
-        let on_cpu = !self.options.is_composed();
-        let wanted = self.wanted().or((!on_cpu).then_some(Dtype::Bf16).filter(|_| !is_float));
+        let unpacked = (self.options.is_composed() && !is_float).then_some(ON_DEVICE);
+        let wanted = self.wanted().or(unpacked);
         if let Some(dtype) = wanted {
             return Ok(Weight::Numbers(self.ordered(which, &name, &which.shape)?.to_dtype(dtype)));
         }
@@ -154,7 +157,8 @@ impl Parameters for FromGguf<'_> {
         let name = which.gguf_tensor();
         let (stored, _) = self.gguf.tensor(&name, &which.shape)?;
         let is_float = matches!(stored, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16);
-        if !is_float && self.wanted().is_none() && self.options.device.is_cpu() {
+        let composed = self.options.is_composed();
+        if !is_float && self.wanted().is_none() && !composed {
             let (dtype, bytes) = self.bytes(&name, &which.shape, None)?;
             return Ok(Embedding::Blocks(Arc::new(Rows { dtype, bytes, width: which.shape[1] })));
         }
@@ -162,13 +166,13 @@ impl Parameters for FromGguf<'_> {
         if let Some(dtype) = self.wanted() {
             table = table.to_dtype(dtype);
         } else if !is_float {
-            // Unpacked numbers have few digits; half precision holds them in half the memory.
-            table = table.to_dtype(Dtype::F16);
+            // The format of the maps there, and of the stream that begins here: F16 would overflow above 65504.
+            table = table.to_dtype(ON_DEVICE);
         }
-        Ok(if !self.options.is_composed() {
-            Embedding::Mapped(table)
-        } else {
+        Ok(if composed {
             Embedding::Dense(on_device(&table, &self.options.device)?)
+        } else {
+            Embedding::Mapped(table)
         })
     }
 

@@ -106,7 +106,6 @@ impl Gguf {
         let in_layer = |layer: usize| format!("blk.{layer}.{}.weight", role::ROUTER.0);
         let shared = size("expert_shared_feed_forward_length")
             .unwrap_or_else(|| width * size("expert_shared_count").unwrap_or(0));
-        let qwen = number("expert_gating_func").is_none() && name != "llada-moe";
         Ok(Some(Experts {
             layers: (0..layers).map(|l| self.content.tensor_infos.contains_key(&in_layer(l))).collect(),
             count,
@@ -129,10 +128,10 @@ impl Gguf {
                 .tensor_infos
                 .keys()
                 .any(|t| t.ends_with(&format!("{}.bias", role::CHOICE_BIAS.0))),
-            // Without a word, the families of Qwen3 normalise and LLaDA-MoE does not.
+            // Without a word, LLaDA-MoE does not normalise and every other family does.
             normalise: match self.content.metadata.get(&format!("{name}.expert_weights_norm")) {
                 Some(Value::Bool(flag)) => *flag,
-                _ => qwen,
+                _ => name != "llada-moe",
             },
             scale: number("expert_weights_scale").unwrap_or(1.0) as f32,
         }))

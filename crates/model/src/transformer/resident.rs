@@ -85,8 +85,11 @@ impl KvCache {
                     grown.slice_set(&kept.narrow(0, 0, rows)?.contiguous()?, 0, 0)?;
                 }
             }
-            self.resident.truncate(layer);
-            self.resident.push(grown);
+            // The layers behind keep what they have until it is their turn.
+            match self.resident.get_mut(layer) {
+                Some(kept) => *kept = grown,
+                None => self.resident.push(grown),
+            }
         }
         let runs: Vec<&[usize]> = rows.chunk_by(|a, b| *b == a + 1).collect();
         for (kept, fresh) in self.resident[layer].iter().zip(fresh) {

@@ -109,7 +109,8 @@ fn a_crowd_beyond_the_queue_is_refused_with_a_sentence_and_nobody_hangs() {
             refused = metric(&app, "demask_rejections_total{reason=\"queue_full\"}").await;
             held = metric(&app, "demask_active_canvases").await + metric(&app, "demask_queue_length").await;
         }
-        assert!((5.0..=6.0).contains(&held), "{held} have a place");
+        // The queue's four, and the batch's two if they were taken out of it before everybody had come.
+        assert!((4.0..=6.0).contains(&held), "{held} have a place");
         model.let_through(usize::MAX);
         let (mut answered, mut busy) = (0.0, 0.0);
         while let Some(joined) = crowd.join_next().await {

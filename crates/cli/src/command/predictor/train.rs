@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use demask::model::HiddenRow;
+use demask::train::compute::Compute;
 use demask::train::estimate::{Estimate, Plan};
 use demask::train::fit::Config;
 use demask::train::tv_cache::{Cache, Claim, Generator, Outcome, TvCacheSettings};
 use demask::{Model, Shard, counted};
 
+use super::plan::{self, Asked, Kept};
 use crate::args::ModelArgs;
 use crate::command::train::predictor::fit_and_save;
 use crate::command::tv_cache::data::Data;
@@ -81,36 +83,11 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
         context: None,
         claim: Claim::Lock,
     };
-    let start = Instant::now();
-    let compute = args.model.compute()?;
-    let estimate = Estimate::measure(&generator, &config, &compute)?;
+    let compute = args.model.compute(true)?;
     let full = Plan { responses, masks: paper.masks_per_response };
+    let plan = args.plan(full, &generator, &config, &compute, host)?;
     let mut settings = paper.clone();
-    host.note(&format!(
-        "measured {} in {}: {} of {} each and {} take about {}",
-        counted(estimate.examples, "example"),
-        clock(start.elapsed()),
-        counted(responses, "response"),
-        counted(full.masks as usize, "mask"),
-        counted(config.epochs as usize, "epoch"),
-        clock(estimate.time(full))
-    ));
-    if let Some(budget) = args.budget {
-        let plan = estimate.within(full, budget);
-        (settings.limit, settings.masks_per_response) = (plan.responses, plan.masks);
-        if plan != full {
-            host.note(&format!(
-                "within {}: {} of {} each, about {}; given up: {} of {} examples, so rare dependencies are seen less \
-                 often and the predictor will be less exact",
-                clock(budget),
-                counted(plan.responses, "response"),
-                counted(plan.masks as usize, "mask"),
-                clock(estimate.time(plan)),
-                full.examples() - plan.examples(),
-                full.examples()
-            ));
-        }
-    }
+    (settings.limit, settings.masks_per_response) = (plan.responses, plan.masks);
     if args.dry_run {
         return Ok(());
     }
@@ -133,6 +110,56 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
 }
 
 impl Args {
+    /// How much is measured, which is said: all of it, what fits a budget, or what an earlier run in the same folder
+    /// decided.
+    fn plan(
+        &self,
+        full: Plan,
+        generator: &Generator<'_>,
+        config: &Config,
+        compute: &Compute,
+        host: &mut Host<'_>,
+    ) -> Result<Plan> {
+        let asked = self.budget.map(|budget| Asked {
+            budget_milliseconds: budget.as_millis() as u64,
+            backbone: generator.backbone.fingerprint(),
+            data: generator.source.identity(),
+            seed: self.seed,
+            all_responses: full.responses,
+            all_masks: full.masks,
+        });
+        let kept = asked.as_ref().map(|asked| Kept::of(&self.out, generator.folder, asked)).transpose()?;
+        if let Some(kept) = kept.flatten() {
+            host.note(&format!(
+                "the plan of before is kept ({}): {}",
+                self.out.join(plan::FILE_NAME).display(),
+                given_up(kept.plan(), full, kept.time())
+            ));
+            return Ok(kept.plan());
+        }
+        let start = Instant::now();
+        let estimate = Estimate::measure(generator, config, compute)?;
+        host.note(&format!(
+            "measured {} in {}: {} of {} each and {} take about {}",
+            counted(estimate.examples, "example"),
+            clock(start.elapsed()),
+            counted(full.responses, "response"),
+            counted(full.masks as usize, "mask"),
+            counted(config.epochs as usize, "epoch"),
+            clock(estimate.time(full))
+        ));
+        let (Some(budget), Some(asked)) = (self.budget, asked) else { return Ok(full) };
+        let plan = estimate.within(full, budget);
+        if plan != full {
+            let given_up = given_up(plan, full, estimate.time(plan));
+            host.note(&format!("within {}: {given_up}", clock(budget)));
+        }
+        if self.dry_run {
+            return Ok(plan);
+        }
+        Ok(Kept::new(asked, plan, estimate.time(plan)).write(&self.out)?.plan())
+    }
+
     /// The paper's settings.
     fn settings(&self, model: &Model, responses: usize) -> TvCacheSettings {
         let width = model.backbone().spec().hidden;
@@ -144,6 +171,21 @@ impl Args {
             ..TvCacheSettings::default()
         }
     }
+}
+
+/// A plan in words, with what it leaves out.
+fn given_up(plan: Plan, full: Plan, time: Duration) -> String {
+    let (responses, masks) = (counted(plan.responses, "response"), counted(plan.masks as usize, "mask"));
+    let planned = format!("{responses} of {masks} each, about {}", clock(time));
+    if plan == full {
+        return planned;
+    }
+    format!(
+        "{planned}; given up: {} of {} examples, so rare dependencies are seen less often and the predictor will be less \
+         exact",
+        full.examples() - plan.examples(),
+        full.examples()
+    )
 }
 
 /// A time like 90s, 30m, 2h or 1d.

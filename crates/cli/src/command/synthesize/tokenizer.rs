@@ -65,7 +65,8 @@ mod tests {
         let config = json!({
             "model_type": "Dream", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160,
             "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
-            "max_position_embeddings": 64, "mask_token_id": 1, "pad_token_id": 0, "eos_token_id": 2
+            "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "mask_token_id": 1,
+            "pad_token_id": 0, "eos_token_id": 2
         });
         let spec = Spec::from_json(&config.to_string(), Path::new("config.json")).unwrap();
         write(folder.path(), &spec, spec.vocab).unwrap();

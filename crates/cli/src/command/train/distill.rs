@@ -42,7 +42,7 @@ pub(super) struct DistillArgs {
 /// Distils the model.
 pub(super) fn run(args: &DistillArgs) -> Result<()> {
     let start = args.source.model.folder()?;
-    let compute = args.source.model.compute()?;
+    let compute = args.source.model.compute(true)?;
     args.source.with(|model, source| {
         let spec = model.backbone().spec();
         let answers = args.source.trajectories(model, source, &args.out, 0.0, None)?;

@@ -100,7 +100,8 @@ pub(super) fn run(args: &PredictorArgs, host: &mut Host<'_>) -> Result<()> {
         RowArg::IMinusOne => vec![(HiddenRow::IMinusOne, "row-i-minus-1")],
         RowArg::Both => vec![(HiddenRow::I, "row-i"), (HiddenRow::IMinusOne, "row-i-minus-1")],
     };
-    let compute = args.model.compute()?;
+    // A cache with hidden rows needs no model, and one without is read through the first device's.
+    let compute = args.model.compute(false)?;
     fit_and_save(&cache, &config, &rows, backbone, &compute, &args.out, host)
 }
 

@@ -15,17 +15,10 @@ const FORMS: [[&str; 5]; 5] = [
     ["plus", "minus", "times", "divided by", "equals"],
     ["and", "less", "times", "divided by", "gives us"],
 ];
-/// How the first step and every later step of a longer chain open.
-const OPENERS: [[&str; 2]; 6] = [
-    ["First", "Then"],
-    ["First", "Next"],
-    ["At first", "Now"],
-    ["To start", "After that"],
-    ["We have", "Then we have"],
-    ["", ""],
-];
-/// How a single step opens.
-const SINGLE: [&str; 2] = ["", "We have"];
+/// How the first step and every later step open. A chain of one step and a longer one open alike: a word that only a longer
+/// chain begins with would commit the reader of a story, from the left, to more steps before the first is worked out.
+const OPENERS: [[&str; 2]; 6] =
+    [["", "Then"], ["", "Next"], ["", "Now"], ["", "After that"], ["We have", "Then we have"], ["", ""]];
 /// Conclusions of any story.
 const CONCLUSIONS: [&str; 4] =
     ["The answer is {n}.", "So the total is {n}.", "So the answer is {n}.", "That makes {n}."];
@@ -46,7 +39,7 @@ impl Story {
         // The plain form is what most people expect.
         let form = if rng.coin() { 0 } else { rng.below(FORMS.len()) };
         let openers = loop {
-            let openers = if self.equations() == 1 { [*rng.pick(&SINGLE); 2] } else { *rng.pick(&OPENERS) };
+            let openers = *rng.pick(&OPENERS);
             // "We have 12 plus 7 is 19" has one verb too many.
             if form == 0 || openers[0] != "We have" {
                 break openers;
@@ -143,13 +136,17 @@ impl Story {
     }
 }
 
-/// Reads "First 12 + 7 = 19" in any of the forms; the opener is whatever stands before.
+/// Reads "Then 12 + 7 = 19" in any of the forms; the opener is whatever stands before.
 fn equation(sentence: &str) -> Option<Equation<'_>> {
     FORMS.iter().enumerate().find_map(|(form, words)| {
         let (sum, result) = sentence.rsplit_once(&format!(" {} ", words[4]))?;
         [Op::Plus, Op::Minus, Op::Times, Op::Over].into_iter().find_map(|op| {
             let (before, by) = sum.rsplit_once(&format!(" {} ", words[op as usize]))?;
-            let (opener, left) = before.rsplit_once(' ').unwrap_or(("", before));
+            let (opener, left) = match before.rsplit_once(' ') {
+                Some(("", _)) => return None,
+                Some(parts) => parts,
+                None => ("", before),
+            };
             let step = Step::new(op, number(by)?);
             Some(Equation { opener, form, left: number(left)?, step, result: number(result)? })
         })
@@ -165,13 +162,9 @@ fn number(text: &str) -> Option<i64> {
 fn one_wording(equations: &[Equation<'_>]) -> bool {
     let Some((first, later)) = equations.split_first() else { return false };
     let form = later.iter().all(|equation| equation.form == first.form);
-    form && if later.is_empty() {
-        SINGLE.contains(&first.opener)
-    } else {
-        OPENERS.iter().any(|[open, next]| {
-            first.opener == *open && later.iter().all(|equation| equation.opener == *next)
-        })
-    }
+    form && OPENERS
+        .iter()
+        .any(|[open, next]| first.opener == *open && later.iter().all(|equation| equation.opener == *next))
 }
 
 fn chained(equations: &[Equation<'_>]) -> bool {
@@ -214,14 +207,14 @@ mod tests {
         let oranges = Story::new(6, vec![Step::new(Op::Times, 7)]);
         let story = Story { inner: vec![(1, oranges)], ..Story::new(50, vec![Step::new(Op::Minus, 42)]) };
         assert_eq!((story.total(), story.key().as_str(), story.equations()), (8, "50-(6x7)", 2));
-        assert_eq!(story.worked(0, OPENERS[0]), "First 6 x 7 = 42. Then 50 - 42 = 8. ");
-        let right = "First 7 x 6 = 42. Then 50 - 42 = 8. The answer is 8.";
+        assert_eq!(story.worked(0, OPENERS[0]), "6 x 7 = 42. Then 50 - 42 = 8. ");
+        let right = "7 x 6 = 42. Then 50 - 42 = 8. The answer is 8.";
         assert!(story.is_worked_by(right));
         let wrong = [
-            "First 50 - 42 = 8. Then 6 x 7 = 42. The answer is 8.",
-            "First 6 x 7 = 42. Then 6 x 7 = 42. The answer is 8.",
-            "First 6 x 7 = 42. Then 42 - 34 = 8. The answer is 8.",
-            "First 6 x 7 = 41. Then 50 - 42 = 8. The answer is 8.",
+            "50 - 42 = 8. Then 6 x 7 = 42. The answer is 8.",
+            "6 x 7 = 42. Then 6 x 7 = 42. The answer is 8.",
+            "6 x 7 = 42. Then 42 - 34 = 8. The answer is 8.",
+            "6 x 7 = 41. Then 50 - 42 = 8. The answer is 8.",
         ];
         for text in wrong {
             assert!(!story.is_worked_by(text), "{text}");
@@ -249,30 +242,31 @@ mod tests {
         let mut rng = Rng::new(1);
         let texts: HashSet<String> = (0..4000).map(|_| story().solve(&mut rng, true)).collect();
         assert_eq!(texts.len(), (FORMS.len() * (OPENERS.len() - 1) + 1) * (CONCLUSIONS.len() + 1));
-        assert!(texts.contains("First 12 + 7 = 19. Then 19 - 5 = 14. The answer is 14."));
+        assert!(texts.contains("12 + 7 = 19. Then 19 - 5 = 14. The answer is 14."));
         assert!(texts.iter().all(|text| story().is_worked_by(text)));
     }
 
     #[test]
     fn strict_refuses_what_is_false_unchained_or_mixed() {
         let right = [
-            "First 12 + 7 = 19. Then 19 - 5 = 14. The answer is 14.",
-            "First 12 - 5 = 7. Then 7 + 7 = 14. The answer is 14.",
+            "12 + 7 = 19. Then 19 - 5 = 14. The answer is 14.",
+            "12 - 5 = 7. Then 7 + 7 = 14. The answer is 14.",
             "7 plus 12 is 19. 19 minus 5 is 14. In the end Tom has 14 pens.",
         ];
         for text in right {
             assert!(story().is_worked_by(text), "{text}");
         }
         let wrong = [
-            ("First 12 + 7 = 18. Then 19 - 5 = 14. The answer is 14.", "a false equation"),
-            ("First 12 + 7 = 19. Then 18 - 5 = 14. The answer is 14.", "a broken chain"),
-            ("First 12 + 7 = 19. Then 19 minus 5 is 14. The answer is 14.", "two forms"),
-            ("First 12 + 7 = 19. Now 19 - 5 = 14. The answer is 14.", "two openers"),
-            ("First 10 + 9 = 19. Then 19 - 5 = 14. The answer is 14.", "numbers of no story"),
-            ("First 12 + 7 = 19. Then 19 - 5 = 14. The answer is 15.", "another answer"),
-            ("First 12 + 7 = 19. Then 19 - 5 = 14. In the end Ann has 14 pens.", "another person"),
-            ("First 12 + 7 = 19. The answer is 14.", "a step left out"),
-            ("First 12 + 7 = 19. Then 19 - 5 = 14.", "no conclusion"),
+            ("12 + 7 = 18. Then 19 - 5 = 14. The answer is 14.", "a false equation"),
+            ("12 + 7 = 19. Then 18 - 5 = 14. The answer is 14.", "a broken chain"),
+            ("12 + 7 = 19. Then 19 minus 5 is 14. The answer is 14.", "two forms"),
+            ("We have 12 + 7 = 19. Now 19 - 5 = 14. The answer is 14.", "two openers"),
+            ("12 + 7 = 19.  19 - 5 = 14. The answer is 14.", "an opener left out"),
+            ("10 + 9 = 19. Then 19 - 5 = 14. The answer is 14.", "numbers of no story"),
+            ("12 + 7 = 19. Then 19 - 5 = 14. The answer is 15.", "another answer"),
+            ("12 + 7 = 19. Then 19 - 5 = 14. In the end Ann has 14 pens.", "another person"),
+            ("12 + 7 = 19. The answer is 14.", "a step left out"),
+            ("12 + 7 = 19. Then 19 - 5 = 14.", "no conclusion"),
         ];
         for (text, why) in wrong {
             assert!(!story().is_worked_by(text), "{why}: {text}");

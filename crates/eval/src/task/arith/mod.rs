@@ -54,7 +54,7 @@ impl Task for Arith {
     }
 
     fn version(&self) -> u32 {
-        7
+        9
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -70,14 +70,16 @@ pub(super) fn aux(tense: Tense, plural: bool) -> &'static str {
 }
 
 /// The verbs of people and shops.
-pub(super) static VERBS: LazyLock<Vec<Verb>> =
-    LazyLock::new(|| include_str!("verbs.txt").lines().filter_map(|line| verb(line, true)).collect());
+pub(super) static VERBS: LazyLock<Vec<Verb>> = LazyLock::new(|| {
+    crate::task::wordings::text("arith/verbs.txt").lines().filter_map(|line| verb(line, true)).collect()
+});
 /// What happens by itself.
-pub(super) static EVENTS: LazyLock<Vec<Verb>> =
-    LazyLock::new(|| include_str!("events.txt").lines().filter_map(|line| verb(line, false)).collect());
+pub(super) static EVENTS: LazyLock<Vec<Verb>> = LazyLock::new(|| {
+    crate::task::wordings::text("arith/events.txt").lines().filter_map(|line| verb(line, false)).collect()
+});
 /// Where a kind of things is: "in a tree".
 pub(super) static PLACES: LazyLock<Vec<(String, Vec<String>)>> = LazyLock::new(|| {
-    let lines = include_str!("places.txt").lines().filter(|line| !line.starts_with('#'));
+    let lines = crate::task::wordings::text("arith/places.txt").lines().filter(|line| !line.starts_with('#'));
     lines
         .filter_map(|line| line.split_once(": "))
         .map(|(kind, places)| (kind.to_owned(), places.split(" | ").map(str::to_owned).collect()))
@@ -90,7 +92,8 @@ static CLASSES: LazyLock<Vec<(char, Vec<String>)>> = LazyLock::new(|| {
         "money" => 'm',
         _ => 'o',
     };
-    let lines = include_str!("classes.txt").lines().filter_map(|line| line.split_once(": "));
+    let lines =
+        crate::task::wordings::text("arith/classes.txt").lines().filter_map(|line| line.split_once(": "));
     lines
         .map(|(class, words)| {
             (letter(class), words.split_whitespace().map(|word| word.replace('_', " ")).collect())
@@ -101,7 +104,9 @@ static CLASSES: LazyLock<Vec<(char, Vec<String>)>> = LazyLock::new(|| {
 static PATTERNS: LazyLock<HashMap<&'static str, Vec<&'static str>>> = LazyLock::new(|| {
     let mut lists: HashMap<&str, Vec<&str>> = HashMap::new();
     let mut list = "";
-    for line in include_str!("patterns.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+    for line in crate::task::wordings::text("arith/patterns.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
     {
         if let Some(name) = line.strip_prefix('@') {
             list = name;

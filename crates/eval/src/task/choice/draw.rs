@@ -7,7 +7,8 @@ use super::super::book::{Book, expand, fill};
 use super::super::lexicon::{self, Category, NounKind, Wording, a, capital, categories};
 use super::layout::Stem;
 
-pub(super) static ASKS: LazyLock<Book> = LazyLock::new(|| Book::read(include_str!("asks.txt")));
+pub(super) static ASKS: LazyLock<Book> =
+    LazyLock::new(|| Book::read(crate::task::wordings::text("choice/asks.txt")));
 
 /// A question before its options are placed.
 pub(super) struct Draw {
@@ -103,14 +104,14 @@ pub(super) fn outside(rng: &mut Rng, wording: Wording, category: &Category, coun
         NounKind::ALL.into_iter().filter(|kind| !near(category).contains(kind)).collect();
     let mut found: Vec<String> = Vec::new();
     while found.len() < count {
-        let word = if rng.below(3) == 0 {
+        let word = if rng.below(6) == 0 {
             lexicon::noun(rng, wording, &far).one
         } else {
-            let other = rng.pick(categories());
+            let other = lexicon::category(rng, wording);
             if other.overlaps(category) {
                 continue;
             }
-            rng.pick(&other.members).clone()
+            other.member(rng).to_owned()
         };
         // Mercury is a metal as well as a planet.
         let double = word == "Mercury" && category.one() == "metal";
@@ -127,9 +128,9 @@ fn member(rng: &mut Rng, category: &Category) -> String {
         categories().iter().filter(|other| other.within.as_deref() == Some(category.one())).collect();
     if !narrower.is_empty() && rng.below(4) == 0 {
         let narrow = *rng.pick(&narrower);
-        return rng.pick(&narrow.members).clone();
+        return narrow.member(rng).to_owned();
     }
-    rng.pick(&category.members).clone()
+    category.member(rng).to_owned()
 }
 
 /// "Which of these is a fruit?", "Pick the colour."
@@ -150,7 +151,7 @@ pub(super) fn odd(rng: &mut Rng, wording: Wording, count: usize) -> Draw {
         let category = lexicon::category(rng, wording);
         let count = count.min(category.members.len());
         let title = rng.pick(&category.titles);
-        let others = rng.sample(&category.members, count.max(3) - 1);
+        let others = category.sample(rng, count.max(3) - 1);
         let answer = outside(rng, wording, category, 1).remove(0);
         let with = a(&title.one);
         let stem = ask(rng, wording, "odd", &[("a", &with), ("one", &title.one), ("many", &title.many)]);
@@ -177,7 +178,7 @@ pub(super) fn useful(rng: &mut Rng, wording: Wording, count: usize) -> Draw {
     let category = categories().iter().find(|category| category.one() == name);
     let category = category.expect("uses are told of categories there are");
     let rivals: Vec<&Category> = categories().iter().filter(|other| shared.contains(&other.one())).collect();
-    let answer = rng.pick(&category.members).clone();
+    let answer = category.member(rng).to_owned();
     let others = loop {
         let drawn = outside(rng, wording, category, count - 1);
         if !drawn.iter().any(|word| rivals.iter().any(|rival| rival.contains(word))) {
@@ -192,10 +193,10 @@ pub(super) fn useful(rng: &mut Rng, wording: Wording, count: usize) -> Draw {
 /// "What is a trumpet? A) a fruit B) an instrument"
 pub(super) fn kind(rng: &mut Rng, wording: Wording, count: usize) -> Draw {
     let category = lexicon::category(rng, wording);
-    let word = rng.pick(&category.members).clone();
+    let word = category.member(rng).to_owned();
     let mut others: Vec<&Category> = Vec::new();
     while others.len() < count - 1 {
-        let other = rng.pick(categories());
+        let other = lexicon::category(rng, wording);
         let double = word == "Mercury" && other.one() == "metal";
         if !double && !other.overlaps(category) && others.iter().all(|known| known.one() != other.one()) {
             others.push(other);
@@ -232,10 +233,7 @@ fn spread(rng: &mut Rng, wording: Wording, count: usize) -> (Vec<String>, &'stat
         let word = match (people, rng.coin()) {
             (true, _) => lexicon::name(rng, wording).text,
             (_, true) => lexicon::noun(rng, wording, &NounKind::ALL).one,
-            _ => {
-                let category = rng.pick(categories());
-                rng.pick(&category.members).clone()
-            }
+            _ => lexicon::category(rng, wording).member(rng).to_owned(),
         };
         let same = |other: &String| other[..1].eq_ignore_ascii_case(&word[..1]);
         if word.is_ascii() && !word.contains(' ') && !found.iter().any(same) {

@@ -6,7 +6,8 @@ use super::super::Rng;
 use super::super::book::{Book, closed, expand, fill, joined};
 use super::super::lexicon::{Wording, capital, untidy};
 
-static FRAMES: LazyLock<Book> = LazyLock::new(|| Book::read(include_str!("frames.txt")));
+static FRAMES: LazyLock<Book> =
+    LazyLock::new(|| Book::read(crate::task::wordings::text("choice/frames.txt")));
 
 /// What is asked, before its options.
 pub(super) struct Stem {

@@ -5,6 +5,7 @@
 //! `stories.txt`, `frames.txt`); categories come from the lexicon.
 
 mod draw;
+mod kinds;
 mod layout;
 mod lookup;
 mod number;
@@ -53,7 +54,7 @@ impl Task for Choice {
     }
 
     fn version(&self) -> u32 {
-        8
+        9
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -63,28 +64,31 @@ impl Task for Choice {
     fn generate(&self, rng: &mut Rng, wording: Wording) -> Problem {
         let count = layout::count(rng);
         let drawn = match rng.below(100) {
-            0..15 => draw::category(rng, wording, count),
-            15..18 => draw::useful(rng, wording, count),
-            18..26 => draw::odd(rng, wording, count),
-            26..31 => draw::kind(rng, wording, count.min(6)),
-            31..39 => draw::initial(rng, wording, count),
-            39..41 => draw::alphabet(rng, wording, count.min(5)),
-            41..48 => number::bound(rng, wording, count),
-            48..56 => number::extreme(rng, wording, count),
-            56..63 => number::multiple(rng, wording, count),
-            63..79 => number::sum(rng, wording, count),
-            79..89 => number::story(rng, wording, count),
-            89..92 => number::sums(rng, wording),
-            92..96 => return lookup::draw(rng, wording, count),
+            0..14 => draw::category(rng, wording, count),
+            14..17 => draw::useful(rng, wording, count),
+            17..25 => draw::odd(rng, wording, count),
+            25..30 => draw::kind(rng, wording, count.min(6)),
+            30..38 => draw::initial(rng, wording, count),
+            38..40 => draw::alphabet(rng, wording, count.min(5)),
+            40..47 => number::bound(rng, wording, count),
+            47..55 => number::extreme(rng, wording, count),
+            55..61 => number::multiple(rng, wording, count),
+            61..76 => number::sum(rng, wording, count),
+            76..86 => number::story(rng, wording, count),
+            86..89 => number::sums(rng, wording),
+            89..93 => return lookup::draw(rng, wording, count),
             _ => return verdict::draw(rng, wording),
         };
         self.compose(rng, wording, drawn)
     }
 
-    /// Look-ups by label and by text, all labels at once, and computed numbers among few options.
+    /// Look-ups by label and by text, all labels at once, computed numbers among few options; what each of several words is;
+    /// what is true of two numbers.
     fn drill(&self, rng: &mut Rng) -> Option<Problem> {
         let wording = Wording::Usual;
-        Some(match rng.below(10) {
+        Some(match rng.below(16) {
+            10..14 => kinds::draw(rng),
+            14..16 => verdict::draw(rng, wording),
             0..5 => {
                 let count = layout::count(rng).min(6);
                 lookup::every(rng, wording, count)

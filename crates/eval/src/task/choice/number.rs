@@ -8,7 +8,8 @@ use super::super::lexicon::{self, NounKind, Pronoun, Wording, capital};
 use super::draw::{Draw, ask};
 use super::layout::Stem;
 
-static STORIES: LazyLock<Book> = LazyLock::new(|| Book::read(include_str!("stories.txt")));
+static STORIES: LazyLock<Book> =
+    LazyLock::new(|| Book::read(crate::task::wordings::text("choice/stories.txt")));
 
 fn texts(numbers: &[i64]) -> Vec<String> {
     numbers.iter().map(ToString::to_string).collect()

@@ -89,11 +89,8 @@ fn divisible(rng: &mut Rng, _wording: Wording) -> Claim {
 fn membership(rng: &mut Rng, wording: Wording) -> Claim {
     let category = lexicon::category(rng, wording);
     let holds = rng.coin();
-    let word = if holds {
-        rng.pick(&category.members).clone()
-    } else {
-        outside(rng, wording, category, 1).remove(0)
-    };
+    let word =
+        if holds { category.member(rng).to_owned() } else { outside(rng, wording, category, 1).remove(0) };
     let listed = categories().iter().find(|other| other.members.contains(&word));
     let word = listed.map_or_else(|| a(&word), |home| with_article(&word, home));
     let title = a(&rng.pick(&category.titles).one);

@@ -1,5 +1,8 @@
 //! Categories and what belongs to them: "animal", "colour", "tool".
 //!
+//! Both the file and each of its lines begin with what people think of first, and draws favour beginnings: a small model has
+//! room for the fruits everybody names, not for every fruit.
+//!
 //! Invariant: a word is listed under one category, and under the narrowest ("crow" is a bird, and thereby an animal).
 
 use std::sync::LazyLock;
@@ -8,6 +11,9 @@ use super::super::Rng;
 use super::Wording;
 use super::entries;
 use super::grammar::plural;
+
+/// How many words of a category answers draw from.
+const FAMILIAR: usize = 14;
 
 /// A category of things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +46,28 @@ impl Category {
         &self.titles[0].many
     }
 
+    /// One of its words, those at the beginning of its line most often.
+    pub fn member(&self, rng: &mut Rng) -> &str {
+        early::<String>(rng, &self.members)
+    }
+
+    /// `count` different words of it (all, if there are fewer), drawn as [`Self::member`] draws.
+    pub fn sample(&self, rng: &mut Rng, count: usize) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        while found.len() < count.min(self.members.len()) {
+            let word = self.member(rng);
+            if !found.iter().any(|known| known == word) {
+                found.push(word.to_owned());
+            }
+        }
+        found
+    }
+
+    /// The words that come to mind first: what an answer names where any member will do.
+    pub fn familiar(&self) -> &[String] {
+        &self.members[..self.members.len().min(FAMILIAR)]
+    }
+
     /// Whether one of the two lies within the other or they are the same: neither gives wrong answers to the other.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.one() == other.one()
@@ -58,14 +86,21 @@ impl Category {
 
 /// Every category.
 pub fn categories() -> &'static [Category] {
-    static ALL: LazyLock<Vec<Category>> =
-        LazyLock::new(|| include_str!("categories.txt").lines().filter_map(read).collect());
+    static ALL: LazyLock<Vec<Category>> = LazyLock::new(|| {
+        crate::task::wordings::text("lexicon/categories.txt").lines().filter_map(read).collect()
+    });
     &ALL
 }
 
-/// Any category: membership is knowledge, so every wording draws from all of them.
+/// Any category, those at the beginning of the file most often: membership is knowledge, so every wording draws from all.
 pub fn category(rng: &mut Rng, _wording: Wording) -> &'static Category {
-    rng.pick(categories())
+    early(rng, categories())
+}
+
+/// An item of a list that begins with what is best known: uniform among the first k, where k is uniform.
+fn early<'a, T>(rng: &mut Rng, items: &'a [T]) -> &'a T {
+    let known = 1 + rng.below(items.len());
+    &items[rng.below(known)]
 }
 
 /// A line `title/titles < wider | other title: word word …`.

@@ -10,7 +10,7 @@ use super::{RESERVED, entries};
 /// The words of `words.txt` by group.
 static GROUPS: LazyLock<Vec<(&'static str, Vec<String>)>> = LazyLock::new(|| {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
-    for (group, word) in entries(include_str!("words.txt")) {
+    for (group, word) in entries(crate::task::wordings::text("lexicon/words.txt")) {
         if RESERVED.contains(&word.to_lowercase()) {
             continue;
         }

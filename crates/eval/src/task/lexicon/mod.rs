@@ -5,6 +5,7 @@
 //! Invariant: no fresh name and no fresh noun is ever drawn in the usual wording, neither listed nor made up; categories
 //! are knowledge a model has to be taught, so both wordings share them.
 
+mod any;
 mod category;
 mod everyday;
 mod grammar;
@@ -16,6 +17,7 @@ use std::sync::LazyLock;
 
 use super::Rng;
 
+pub use any::{any_names, any_words};
 pub use category::{Category, categories, category};
 pub use everyday::{everyday, other_names};
 pub use grammar::{Pronoun, a, capital, in_words, plural, shown};
@@ -94,17 +96,25 @@ impl NounKind {
 }
 
 /// One in this many usual names and nouns is made up: it teaches a model to copy words it has never seen.
-const MADE_UP: usize = 5;
+const MADE_UP: usize = 10;
 
 struct Words {
     names: Vec<Name>,
     nouns: Vec<Noun>,
 }
 
-static USUAL: LazyLock<Words> =
-    LazyLock::new(|| Words::read(include_str!("names.txt"), include_str!("nouns.txt")));
-static FRESH: LazyLock<Words> =
-    LazyLock::new(|| Words::read(include_str!("names-fresh.txt"), include_str!("nouns-fresh.txt")));
+static USUAL: LazyLock<Words> = LazyLock::new(|| {
+    Words::read(
+        crate::task::wordings::text("lexicon/names.txt"),
+        crate::task::wordings::text("lexicon/nouns.txt"),
+    )
+});
+static FRESH: LazyLock<Words> = LazyLock::new(|| {
+    Words::read(
+        crate::task::wordings::text("lexicon/names-fresh.txt"),
+        crate::task::wordings::text("lexicon/nouns-fresh.txt"),
+    )
+});
 /// Every fresh word in lower case, which no made-up word may be.
 static RESERVED: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let nouns = FRESH.nouns.iter().flat_map(|noun| [noun.one.clone(), noun.many.clone()]);
@@ -133,7 +143,7 @@ impl Words {
 }
 
 /// The words of a file with lines `group: word word …`; `_` stands for a space within a word.
-fn entries(text: &str) -> impl Iterator<Item = (&str, String)> {
+pub(in crate::task) fn entries(text: &str) -> impl Iterator<Item = (&str, String)> {
     text.lines()
         .filter_map(|line| line.split_once(": "))
         .flat_map(|(group, words)| words.split_whitespace().map(move |word| (group, word.replace('_', " "))))
@@ -164,6 +174,32 @@ pub fn name(rng: &mut Rng, wording: Wording) -> Name {
 /// Somebody whose name people have.
 pub fn known_name(rng: &mut Rng, wording: Wording) -> Name {
     rng.pick(&Words::of(wording).names).clone()
+}
+
+/// A name for an answer that may name anybody: one of a few dozen short ones, whatever the wording of the question.
+pub fn familiar_name(rng: &mut Rng) -> &'static Name {
+    static POOL: LazyLock<Vec<&Name>> = LazyLock::new(|| {
+        let short = USUAL.names.iter().filter(|name| name.text.len() < 6 && name.text.is_ascii());
+        short.step_by(8).collect()
+    });
+    rng.pick(&POOL)
+}
+
+/// A noun for an answer that may name anything: one of a few dozen short ones.
+pub fn familiar_noun(rng: &mut Rng, kinds: &[NounKind]) -> &'static Noun {
+    static POOL: LazyLock<Vec<&Noun>> = LazyLock::new(|| {
+        let short = USUAL
+            .nouns
+            .iter()
+            .filter(|noun| noun.one.len() < 7 && noun.one.bytes().all(|b| b.is_ascii_alphabetic()));
+        short.step_by(4).collect()
+    });
+    loop {
+        let noun = *rng.pick(&POOL);
+        if kinds.contains(&noun.kind) {
+            return noun;
+        }
+    }
 }
 
 /// `count` people with different names.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::super::Rng;
 
 static COMMON: LazyLock<HashSet<&str>> =
-    LazyLock::new(|| include_str!("common.txt").split_whitespace().collect());
+    LazyLock::new(|| crate::task::wordings::text("lexicon/common.txt").split_whitespace().collect());
 
 /// Per cent of the prompts whose sentences begin in lower case.
 const LOWER: usize = 5;

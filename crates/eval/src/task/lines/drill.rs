@@ -1,5 +1,6 @@
 //! What orders over lists need most and show least often: the first letter of a word, which of two comes first in the alphabet,
-//! and orders that turn on a place in the list: over numbers and letters, where an item is one token, and over long lists.
+//! and orders that turn on a place in the list: over numbers and letters, where an item is one token, over long lists, and over
+//! words of every kind.
 
 use super::super::Rng;
 use super::super::book::{expand, fill};
@@ -21,9 +22,9 @@ pub(super) fn draw(rng: &mut Rng) -> Problem {
         1 => earlier(rng),
         _ => {
             let section = *rng.pick(&DRILLED);
-            let (short, long) = (rng.coin(), rng.below(3) == 0);
+            let (short, long) = (rng.below(3) == 0, rng.below(3) == 0);
             let items = loop {
-                let items = Items::draw(rng, Wording::Usual, needs_order(section));
+                let items = drawn(rng, needs_order(section), short);
                 let fits = if long { items.list.len() >= 6 } else { !short || items.sort.is_one_token() };
                 if fits {
                     break items;
@@ -38,10 +39,18 @@ pub(super) fn draw(rng: &mut Rng) -> Problem {
     }
 }
 
+/// A list; three in five are of any words at all, to be copied piece by piece.
+fn drawn(rng: &mut Rng, sorted: bool, short: bool) -> Items {
+    if !short && rng.below(5) < 3 {
+        return Items::any(rng, sorted);
+    }
+    Items::draw(rng, Wording::Usual, sorted)
+}
+
 /// Words of any sort that has letters, in no special order.
 fn lettered(rng: &mut Rng, sorted: bool) -> Items {
     loop {
-        let items = Items::draw(rng, Wording::Usual, sorted);
+        let items = drawn(rng, sorted, false);
         if matches!(items.sort, Sort::People | Sort::Words) && items.list.iter().all(|item| item.is_ascii()) {
             return items;
         }

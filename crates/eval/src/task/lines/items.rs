@@ -46,8 +46,7 @@ impl Items {
             _ => Sort::Letters,
         };
         let far = if sorted && rng.below(5) > 0 { 1 } else { 2 };
-        let one_of = |rng: &mut Rng, words: &[&str]| (*rng.pick::<&str>(words)).to_owned();
-        let (mut list, titles) = match sort {
+        let (list, titles) = match sort {
             Sort::People => {
                 let pool = people(rng, wording);
                 (
@@ -71,29 +70,39 @@ impl Items {
                 (drawn.iter().map(ToString::to_string).collect(), "letter".into())
             }
         };
+        Self::called(rng, sort, list, titles)
+    }
+
+    /// A list of any words at all, some written as names: what a drill of copying needs.
+    pub(super) fn any(rng: &mut Rng, sorted: bool) -> Self {
+        let count = length(rng);
+        let (sort, pool, title) = if rng.coin() {
+            (Sort::People, lexicon::any_names(rng, 30), "name")
+        } else {
+            (Sort::Words, lexicon::any_words(rng, 30), *rng.pick(&["word", "item"]))
+        };
+        Self::called(rng, sort, apart(pool.into_iter(), count + 1, sorted, 1), title.into())
+    }
+
+    /// Items of which the last is to be spare, and what to call them.
+    fn called(rng: &mut Rng, sort: Sort, mut list: Vec<String>, titles: String) -> Self {
         let spare = list.pop().expect("one more item was drawn than the list has");
         let things = if titles == "person" { "people".into() } else { lexicon::plural(&titles) };
         let label = match sort {
-            Sort::People => one_of(
-                rng,
-                &[
-                    "Line",
-                    "Line",
-                    "Names",
-                    "Names",
-                    "Names",
-                    "List",
-                    "Queue",
-                    "People",
-                    "The line",
-                    "The names",
-                ],
-            ),
+            Sort::People => one_of(rng, &PEOPLE),
             _ if rng.coin() => "List".into(),
             _ => capital(&things),
         };
         Self { sort, list, spare, thing: titles, things, label }
     }
+}
+
+/// What a list of people is called before a colon.
+const PEOPLE: [&str; 10] =
+    ["Line", "Line", "Names", "Names", "Names", "List", "Queue", "People", "The line", "The names"];
+
+fn one_of(rng: &mut Rng, words: &[&str]) -> String {
+    (*rng.pick::<&str>(words)).to_owned()
 }
 
 /// Mostly three to six.
@@ -109,9 +118,10 @@ fn length(rng: &mut Rng) -> usize {
     }
 }
 
-/// People of the stories, or people with names that no story tells of.
+/// People of the stories, or people with names that no story tells of: seldom, since people type the names they know, and
+/// the drills copy the others.
 fn people(rng: &mut Rng, wording: Wording) -> Vec<String> {
-    if wording == Wording::Usual && rng.below(3) == 0 {
+    if wording == Wording::Usual && rng.below(8) == 0 {
         return lexicon::other_names(rng, 40);
     }
     lexicon::names(rng, wording, 40).into_iter().map(|name| name.text).collect()
@@ -119,15 +129,16 @@ fn people(rng: &mut Rng, wording: Wording) -> Vec<String> {
 
 /// Words of one category, everyday words, or things of the stories.
 fn words(rng: &mut Rng, wording: Wording) -> (Vec<String>, String) {
-    if wording == Wording::Usual && rng.coin() {
+    if wording == Wording::Usual && rng.below(5) == 0 {
         let (pool, title) = lexicon::everyday(rng, 40);
         return (pool, title.into());
     }
-    if rng.below(3) == 0 {
+    // Categories have no fresh words.
+    if rng.below(if wording == Wording::Usual { 2 } else { 3 }) == 0 {
         let category = lexicon::category(rng, wording);
         if category.members.len() >= 12 && category.one() != "number word" {
             let title = if rng.coin() { "word".into() } else { category.one().into() };
-            return (rng.sample(&category.members, category.members.len()), title);
+            return (category.sample(rng, 20), title);
         }
     }
     let mut pool: Vec<String> = Vec::new();

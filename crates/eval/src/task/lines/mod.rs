@@ -70,7 +70,7 @@ impl Task for Lines {
     }
 
     fn version(&self) -> u32 {
-        8
+        10
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -102,19 +102,13 @@ impl Task for Lines {
     }
 }
 
-/// A problem with one of its answers. Items of letters mostly follow a lead and a space, as they do in most prompts: a word
-/// with a space before it and the same without one are different tokens. A list that was typed in lines is answered in lines.
+/// A problem with one of its answers: five in six of them in the usual wording, which has a lead, so that most items follow a
+/// space, as they do in most prompts (a word with a space before it and the same without one are different tokens). Wordings
+/// as likely as each other leave the length of the answer open until its last word, and one token at a time, the most certain
+/// first, settles the end before the beginning. A list that was typed in lines is answered in lines.
 fn problem(rng: &mut Rng, prompt: String, kind: &str, key: String, queue: Queue) -> Problem {
-    let lettered = queue.expected.iter().any(|item| item.len() > 2);
-    let opens = |wording: &&String| wording.starts_with("{l}");
-    let wording = if lettered && rng.below(8) > 0 {
-        let led: Vec<&String> = queue.wordings.iter().filter(|wording| !opens(wording)).collect();
-        led.get(rng.below(led.len().max(1))).copied().unwrap_or(&queue.wordings[0])
-    } else if rng.below(3) == 0 {
-        &queue.wordings[0]
-    } else {
-        rng.pick(&queue.wordings)
-    };
+    let usual = queue.wordings.get(1).filter(|_| rng.below(6) > 0);
+    let wording = usual.unwrap_or_else(|| rng.pick(&queue.wordings));
     let in_lines = queue.given.len() > 1
         && matches!(queue.wanted, Wanted::Order | Wanted::Shuffle)
         && queue.given.iter().all(|item| prompt.contains(&format!("\n{item}")));

@@ -8,8 +8,8 @@ use super::super::lexicon::{Wording, capital, untidy};
 use super::items::{Items, Sort, block, inline};
 use super::operation::Operation;
 
-static ORDERS: LazyLock<Book> = LazyLock::new(|| Book::read(include_str!("orders.txt")));
-static FRAMES: LazyLock<Book> = LazyLock::new(|| Book::read(include_str!("frames.txt")));
+static ORDERS: LazyLock<Book> = LazyLock::new(|| Book::read(crate::task::wordings::text("lines/orders.txt")));
+static FRAMES: LazyLock<Book> = LazyLock::new(|| Book::read(crate::task::wordings::text("lines/frames.txt")));
 
 /// Tells the problem.
 pub(super) fn tell(rng: &mut Rng, wording: Wording, items: &Items, operation: &Operation) -> String {

@@ -127,12 +127,12 @@ impl Family for Letters {
         format!("{}:{}:{:?}", self.category, self.count, self.follows)
     }
 
-    fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
-        let mut words = words(rng, wording, &self.category, self.count);
+    fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
+        let mut words = words(rng, &self.category, self.count);
         if in_order(rng) {
             words.sort_unstable_by_key(|word| word.to_lowercase());
         }
-        let glue = *rng.pick(&[": ", ": ", " - "]);
+        let glue = if rng.below(8) > 0 { ": " } else { " - " };
         words.iter().map(|word| format!("{word}{glue}{}", self.follows.of(word))).collect()
     }
 
@@ -154,27 +154,27 @@ pub(super) fn pronoun(title: &str) -> Option<Pronoun> {
     }
 }
 
-/// Different words of a category.
-pub(super) fn words(rng: &mut Rng, wording: Wording, title: &str, count: usize) -> Vec<String> {
+/// Different words of a category that come to mind first.
+pub(super) fn words(rng: &mut Rng, title: &str, count: usize) -> Vec<String> {
     let wanted = pronoun(title);
     if title == "name" || wanted.is_some() {
         let mut chosen: Vec<String> = Vec::new();
         while chosen.len() < count {
-            let name = lexicon::known_name(rng, wording);
+            let name = lexicon::familiar_name(rng);
             if wanted.is_none_or(|wanted| name.pronoun == wanted) && !chosen.contains(&name.text) {
-                chosen.push(name.text);
+                chosen.push(name.text.clone());
             }
         }
         return chosen;
     }
     if let Some(category) = categories().iter().find(|category| category.one() == title) {
-        return rng.sample(&category.members, count);
+        return rng.sample(category.familiar(), count);
     }
     let mut words: Vec<String> = Vec::new();
     while words.len() < count {
-        let word = lexicon::noun(rng, wording, &NounKind::ALL).one;
-        if word.chars().all(char::is_alphabetic) && !words.contains(&word) {
-            words.push(word);
+        let word = &lexicon::familiar_noun(rng, &NounKind::ALL).one;
+        if !words.contains(word) {
+            words.push(word.clone());
         }
     }
     words

@@ -39,8 +39,13 @@ const INITIALS: [char; 14] = ['A', 'B', 'C', 'D', 'E', 'H', 'J', 'K', 'L', 'M', 
 impl List {
     fn shuffle(rng: &mut Rng, wording: Wording) -> (Self, String) {
         let count = rng.between(3, 8) as usize;
-        let title = if rng.below(4) > 0 { "name" } else { category(rng, wording).one() };
-        let given = words(rng, wording, title, count.min(members(title)));
+        let (title, given) = if rng.below(4) > 0 {
+            ("name", lexicon::names(rng, wording, count).into_iter().map(|name| name.text).collect())
+        } else {
+            let category = category(rng, wording);
+            (category.one(), category.sample(rng, count))
+        };
+        let given: Vec<String> = given;
         let listed = given.join(", ");
         let prompt = told(rng, wording, "shuffle", given.len(), &[("items", &listed)]);
         // Whatever the words are called, they are the words.
@@ -63,12 +68,12 @@ impl List {
         }
     }
 
-    fn draw_limit(rng: &mut Rng, wording: Wording, title: &str) -> Limit {
+    fn draw_limit(rng: &mut Rng, title: &str) -> Limit {
         match rng.below(6) {
             0 | 1 => Limit::Sorted,
             2 | 3 => {
                 let count = 1 + rng.below(2);
-                Limit::Without(words(rng, wording, title, count))
+                Limit::Without(words(rng, title, count))
             }
             4 if title == "name" => Limit::Initial(*rng.pick(&INITIALS)),
             4 => shared_initial(rng, title).map_or(Limit::None, Limit::Initial),
@@ -119,7 +124,7 @@ impl Family for List {
             let category = category(rng, wording);
             (category.one(), rng.pick(&category.titles).many.clone())
         };
-        let limit = Self::draw_limit(rng, wording, title);
+        let limit = Self::draw_limit(rng, title);
         let most = (members(title).saturating_sub(2)).min(8) as i64;
         let most = match &limit {
             Limit::Initial(letter) if title != "name" => beginning(title, *letter) as i64,
@@ -160,7 +165,7 @@ impl Family for List {
         format!("{}:{}:{limit}", self.category, self.count)
     }
 
-    fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
+    fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
         let ordered = self.limit == Limit::Sorted || in_order(rng);
         let mut chosen = match &self.limit {
             Limit::Given(given) => loop {
@@ -170,24 +175,23 @@ impl Family for List {
                 }
             },
             Limit::Without(_) | Limit::Initial(_) => {
+                // Those of one letter may be few: they come from all there are.
+                let scarce = matches!(self.limit, Limit::Initial(_));
+                let known = categories().iter().find(|category| category.one() == self.category);
                 let mut chosen: Vec<String> = Vec::new();
                 while chosen.len() < self.count {
-                    let word = match self.category.as_str() {
-                        "name" => lexicon::known_name(rng, wording).text,
-                        title => words(rng, wording, title, 1).remove(0),
+                    let word = match known {
+                        Some(category) if scarce => category.member(rng).to_owned(),
+                        None if scarce => lexicon::known_name(rng, Wording::Usual).text,
+                        _ => words(rng, &self.category, 1).remove(0),
                     };
-                    let scarce = matches!(self.limit, Limit::Initial(_))
-                        && wording == Wording::Fresh
-                        && self.category == "name";
-                    // Fresh names are few: any name of the letter will do for an answer that is not trained on.
-                    let word = if scarce { lexicon::known_name(rng, Wording::Usual).text } else { word };
                     if self.belongs(&word) && !chosen.contains(&word) {
                         chosen.push(word);
                     }
                 }
                 chosen
             }
-            Limit::None | Limit::Sorted => words(rng, wording, &self.category, self.count),
+            Limit::None | Limit::Sorted => words(rng, &self.category, self.count),
         };
         if ordered {
             chosen.sort_unstable_by_key(|word| word.to_lowercase());
@@ -195,8 +199,9 @@ impl Family for List {
         chosen
     }
 
-    fn read(&self, _response: &str, parts: &[&str]) -> Option<String> {
-        let words = read::every(parts, self.count, |part| self.belongs(part).then(|| part.to_string()))?;
+    fn read(&self, response: &str, _parts: &[&str]) -> Option<String> {
+        let parts = read::listed(response);
+        let words = read::every(&parts, self.count, |part| self.belongs(part).then(|| part.to_string()))?;
         let lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
         let ordered = match &self.limit {
             Limit::Sorted => lower.is_sorted(),

@@ -29,7 +29,8 @@ use super::lexicon::{capital, in_words, untidy};
 use super::phrase::{Phrases, chatter, fill};
 use super::{Facts, Problem, Rng, Score, Task, Wording};
 
-static PATTERNS: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("patterns.txt")));
+static PATTERNS: LazyLock<Phrases> =
+    LazyLock::new(|| Phrases::parse(crate::task::wordings::text("open/patterns.txt")));
 
 const KINDS: [&str; 12] = [
     "open/sums",
@@ -78,7 +79,7 @@ impl Task for Open {
     }
 
     fn version(&self) -> u32 {
-        6
+        8
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -121,7 +122,7 @@ impl Open {
             prompt = format!("{prompt}{stop} {request}");
         }
         let answer = demand.answer(rng, wording);
-        let shown = layout.unwrap_or_else(|| *rng.pick(&[Layout::Lines, Layout::Commas]));
+        let shown = layout.unwrap_or(if rng.below(8) > 0 { Layout::Commas } else { Layout::Lines });
         Problem {
             task: self.name().into(),
             kind: kind.into(),

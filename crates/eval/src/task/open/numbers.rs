@@ -35,7 +35,7 @@ impl Family for Pairs {
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
         let last = if self.apart { 99 - self.result } else { self.result / 2 };
         let firsts: Vec<i64> = (0..=last).collect();
-        let glue = *rng.pick(if self.apart { &[" and "] } else { &[" and ", " and ", " + "] });
+        let glue = if self.apart || rng.below(8) > 0 { " and " } else { " + " };
         let mut chosen = rng.sample(&firsts, self.count);
         let (ordered, swapped) = (in_order(rng), rng.below(3) == 0);
         if ordered {
@@ -162,7 +162,7 @@ impl Family for Rule {
     }
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
-        let glue = *rng.pick(&[": ", ": ", " -> "]);
+        let glue = if rng.below(8) > 0 { ": " } else { " -> " };
         let domain: Vec<i64> = self.image.domain().collect();
         let mut chosen = rng.sample(&domain, self.count);
         if in_order(rng) {
@@ -370,7 +370,7 @@ impl Family for Share {
         let mut cuts = rng.sample(&places, self.names.len() - 1);
         cuts.extend([0, self.total]);
         cuts.sort_unstable();
-        let glue = *rng.pick(&[": ", ": ", " gets "]);
+        let glue = if rng.below(8) > 0 { ": " } else { " gets " };
         let parts = self.names.iter().zip(cuts.windows(2));
         parts.map(|(name, cut)| format!("{name}{glue}{}", cut[1] - cut[0])).collect()
     }

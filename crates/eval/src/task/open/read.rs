@@ -8,6 +8,15 @@ pub(super) fn parts(response: &str) -> Vec<&str> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
+/// The words of a list, without what may lead up to it ("Here it is:", "The new order is") and with "and" as a comma.
+pub(super) fn listed(response: &str) -> Vec<&str> {
+    let text = response.trim();
+    let opening = text.split([',', '\n']).next().unwrap_or(text);
+    let lead = [":", " is ", " are "].iter().find_map(|mark| opening.find(mark).map(|at| at + mark.len()));
+    let words = parts(&text[lead.unwrap_or(0)..]).into_iter().flat_map(|part| part.split(" and "));
+    words.map(|word| word.trim_start_matches("and ").trim()).collect()
+}
+
 /// A number of at most four digits.
 pub(super) fn number(text: &str) -> Option<i64> {
     let text = text.trim();

@@ -201,23 +201,21 @@ impl Family for Records {
         format!("{}:{}:{:?}:{}:{:?}", self.count, self.fields.join(","), self.first, self.step, self.domain)
     }
 
-    fn answer(&self, rng: &mut Rng, wording: Wording) -> Vec<String> {
+    fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
         let first = self.first.unwrap_or_else(|| rng.between(1, 95));
         let domain = self.domain.clone().unwrap_or_else(|| (*rng.pick(&DOMAINS)).to_string());
         let mut names: Vec<String> = Vec::new();
         while names.len() < self.count {
-            let name = lexicon::known_name(rng, wording).text;
-            // Long answers have short names, to stay within what a small model answers.
-            let fits = self.count < 4 || name.len() < 7;
-            if fits && name.is_ascii() && name.chars().all(char::is_alphabetic) && !names.contains(&name) {
-                names.push(name);
+            let name = &lexicon::familiar_name(rng).text;
+            if !names.contains(name) {
+                names.push(name.clone());
             }
         }
         let mut items: Vec<String> = Vec::new();
         while items.len() < self.count {
-            let item = lexicon::noun(rng, wording, &[lexicon::NounKind::Food, lexicon::NounKind::Thing]).one;
-            if !items.contains(&item) {
-                items.push(item);
+            let item = &lexicon::familiar_noun(rng, &[lexicon::NounKind::Food, lexicon::NounKind::Thing]).one;
+            if !items.contains(item) {
+                items.push(item.clone());
             }
         }
         if in_order(rng) {

@@ -166,3 +166,19 @@ fn fresh_patterns_never_train_and_prompts_are_many() {
 fn skeleton(prompt: &str) -> String {
     prompt.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
+
+#[test]
+fn a_list_may_be_led_up_to_and_end_as_a_sentence() {
+    for response in [
+        "cyan, pink, red",
+        "Here it is: cyan, pink, red.",
+        "The new order is cyan, pink, red.",
+        "cyan, pink and red",
+        "cyan\npink\nred",
+        "Line:\ncyan\npink\nred",
+    ] {
+        assert_eq!(read::listed(response), ["cyan", "pink", "red"], "{response}");
+    }
+    // What leads up to it is no licence for more words.
+    assert_ne!(read::listed("cyan, the new order is pink, red"), ["cyan", "pink", "red"]);
+}

@@ -10,7 +10,8 @@ use crate::task::Rng;
 use crate::task::lexicon::{Wording, capital, in_words, untidy};
 use crate::task::phrase::{Phrases, chatter, fill};
 
-static FRAMES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("frames.txt")));
+static FRAMES: LazyLock<Phrases> =
+    LazyLock::new(|| Phrases::parse(crate::task::wordings::text("program/frames.txt")));
 
 /// A prompt and what it lays down about the answer.
 pub(super) struct Exercise {
@@ -21,8 +22,17 @@ pub(super) struct Exercise {
     pub(super) params: Option<Vec<String>>,
 }
 
-/// Asks for a recipe.
-pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Case]) -> Exercise {
+/// Gives a function a name.
+pub(super) type Namer = fn(&mut Rng, Wording) -> String;
+
+/// Asks for a recipe, under a name of the namer if under any.
+pub(super) fn ask(
+    rng: &mut Rng,
+    wording: Wording,
+    recipe: &Recipe,
+    cases: &[Case],
+    namer: Namer,
+) -> Exercise {
     let telling = describe::telling_name(rng, recipe);
     let section = match rng.below(20) {
         0..=7 => "plain",
@@ -42,7 +52,7 @@ pub(super) fn ask(rng: &mut Rng, wording: Wording, recipe: &Recipe, cases: &[Cas
     };
     let function = match telling {
         Some(name) if section == "bare" || (section != "plain" && rng.below(3) == 0) => name,
-        _ => function_name(rng, wording),
+        _ => namer(rng, wording),
     };
     let params = parameters(rng, recipe);
     let shown = pattern.contains("{sig}") || pattern.contains("{def}");
@@ -114,76 +124,6 @@ fn with_example(rng: &mut Rng, wording: Wording, prompt: String, function: &str,
     format!("{prompt} {}", fill(&example, &[("call", &call), ("value", &value.to_string())]))
 }
 
-/// A name somebody might give a function.
-fn function_name(rng: &mut Rng, wording: Wording) -> String {
-    const WORDS: [&str; 36] = [
-        "f",
-        "g",
-        "h",
-        "run",
-        "solve",
-        "func",
-        "compute",
-        "calc",
-        "process",
-        "transform",
-        "convert",
-        "change",
-        "apply",
-        "work",
-        "helper",
-        "my_function",
-        "foo",
-        "bar",
-        "go",
-        "answer",
-        "result",
-        "task",
-        "main",
-        "do_it",
-        "fun",
-        "calculate",
-        "evaluate",
-        "handle",
-        "update",
-        "modify",
-        "test",
-        "magic",
-        "op",
-        "fn",
-        "method",
-        "step",
-    ];
-    const VERBS: [&str; 14] = [
-        "get", "make", "find", "do", "calc", "my", "fix", "new", "best", "check", "show", "build", "read",
-        "the",
-    ];
-    const NOUNS: [&str; 14] = [
-        "value", "number", "list", "text", "word", "result", "total", "sum", "name", "items", "data",
-        "thing", "score", "answer",
-    ];
-    const FRESH: [&str; 10] = [
-        "tweak",
-        "munge",
-        "derive",
-        "produce",
-        "gizmo",
-        "adjust",
-        "fetch_out",
-        "job_one",
-        "crunch",
-        "refine",
-    ];
-    if wording == Wording::Fresh {
-        return (*rng.pick(&FRESH)).to_string();
-    }
-    match rng.below(10) {
-        0..=4 => (*rng.pick(&["f", "f", "g", "h", "run", "solve"])).to_string(),
-        5 | 6 => (*rng.pick(&WORDS)).to_string(),
-        _ => format!("{}_{}", rng.pick(&VERBS), rng.pick(&NOUNS)),
-    }
-}
-
 /// Parameters that suit a recipe.
 pub(super) fn parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
     let names: &[&str] = match recipe {
@@ -194,19 +134,39 @@ pub(super) fn parameters(rng: &mut Rng, recipe: &Recipe) -> Vec<String> {
             &["x", "x", "x", "n", "n", "num", "number", "a", "y", "value", "m", "k", "z", "val"]
         }
         Recipe::Series(_) => &["n", "n", "n", "x", "num", "k", "m", "number", "end"],
-        Recipe::Pair(_, 2, _) => {
-            &["a b", "a b", "x y", "x y", "n m", "p q", "first second", "num1 num2", "x1 x2", "m n"]
-        }
+        Recipe::Pair(_, 2, _) => &[
+            "a b",
+            "a b",
+            "a b",
+            "x y",
+            "x y",
+            "n m",
+            "p q",
+            "first second",
+            "num1 num2",
+            "x1 x2",
+            "m n",
+            "width height",
+            "left right",
+            "price count",
+            "total parts",
+            "length width",
+            "u v",
+            "i j",
+        ],
         Recipe::Pair(..) => &["a b c", "a b c", "x y z", "p q r"],
         Recipe::List(_) | Recipe::Asks(..) => &[
             "xs", "xs", "nums", "nums", "numbers", "lst", "items", "values", "data", "arr", "a", "l",
-            "my_list",
+            "my_list", "seq", "list1", "vals", "scores", "prices",
         ],
         Recipe::Words(_) => {
             &["words", "words", "words", "xs", "names", "items", "lst", "texts", "ws", "strings"]
         }
         Recipe::Two(two) => two.parameters(),
-        Recipe::Text(_) => &["s", "s", "s", "t", "text", "text", "word", "string", "name", "msg", "line"],
+        Recipe::Text(_) => &[
+            "s", "s", "s", "t", "text", "text", "word", "string", "name", "msg", "line", "txt", "phrase",
+            "title", "sentence",
+        ],
     };
     rng.pick(names).split(' ').map(String::from).collect()
 }

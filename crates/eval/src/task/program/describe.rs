@@ -22,7 +22,8 @@ use crate::task::phrase::{Phrases, fill};
 
 pub(super) use self::grammar::Form;
 
-static PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::parse(include_str!("phrases.txt")));
+static PHRASES: LazyLock<Phrases> =
+    LazyLock::new(|| Phrases::parse(crate::task::wordings::text("program/phrases.txt")));
 
 /// What the argument has been called so far.
 #[derive(Clone)]

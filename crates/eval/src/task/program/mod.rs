@@ -8,6 +8,7 @@ mod ask;
 mod code;
 mod describe;
 mod list;
+mod names;
 mod number;
 pub mod python;
 mod recipe;
@@ -58,7 +59,7 @@ impl Task for Program {
     }
 
     fn version(&self) -> u32 {
-        5
+        6
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -75,14 +76,20 @@ impl Task for Program {
             17 => KINDS[5],
             _ => KINDS[6],
         };
-        self.compose(rng, wording, kind)
+        self.compose(rng, wording, kind, names::function_name)
     }
 
-    /// Texts that join a given word: the case where the answer copies a word of the question.
+    /// What an answer copies from the question: the name of the function, or a word that a text is joined with.
     fn drill(&self, rng: &mut Rng) -> Option<Problem> {
+        let named = rng.below(3) > 0;
         loop {
-            let problem = self.compose(rng, Wording::Usual, "program/text");
-            if problem.response.contains('"') {
+            let kind = if named { *rng.pick(&KINDS) } else { "program/text" };
+            let problem = self.compose(rng, Wording::Usual, kind, names::any_name);
+            let copies = match &problem.facts {
+                Facts::Program(assignment) if named => assignment.function.is_some(),
+                _ => problem.response.contains('"'),
+            };
+            if copies {
                 return Some(problem);
             }
         }
@@ -97,7 +104,7 @@ impl Task for Program {
 }
 
 impl Program {
-    fn compose(&self, rng: &mut Rng, wording: Wording, kind: &str) -> Problem {
+    fn compose(&self, rng: &mut Rng, wording: Wording, kind: &str, namer: ask::Namer) -> Problem {
         let (recipe, cases) = loop {
             let recipe = Recipe::draw(rng, wording, kind);
             let cases = cases(&recipe);
@@ -105,7 +112,7 @@ impl Program {
                 break (recipe, cases);
             }
         };
-        let asked = ask::ask(rng, wording, &recipe, &cases);
+        let asked = ask::ask(rng, wording, &recipe, &cases, namer);
         let name = asked.function.clone().unwrap_or_else(|| (*rng.pick(&FUNCTIONS)).to_string());
         let params = asked.params.clone().unwrap_or_else(|| plain_parameters(rng, &recipe));
         let style = Style::draw(rng, name, params);

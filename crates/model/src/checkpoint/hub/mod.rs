@@ -7,6 +7,7 @@
 
 mod failure;
 mod patience;
+mod predictor;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +24,6 @@ use super::source::{HubName, HubOptions, Progress};
 use super::store::{is_file_name, shard_names};
 use super::{INDEX, WEIGHTS};
 use crate::error::{Error, Result};
-use crate::load::names_predictor;
 
 pub(super) const HUB: &str = "https://huggingface.co";
 const CONFIG: &str = "config.json";
@@ -32,8 +32,6 @@ const TOKENIZER: &str = "tokenizer.json";
 /// Taken when the repository has them.
 const OPTIONAL: [&str; 4] =
     ["generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"];
-/// A dependency predictor's usual name, asked for where the endpoint does not list its files.
-const PREDICTOR: &str = "predictor.safetensors";
 /// A tokenizer in its older form, taken where there is no tokenizer.json.
 const OLDER_TOKENIZER: [&str; 3] = ["vocab.json", "merges.txt", "added_tokens.json"];
 
@@ -227,7 +225,7 @@ impl<'a> Hub<'a> {
     fn listing(&self, progress: &mut dyn Progress) -> Result<Listing, Failure> {
         let repo = self.api.repo(self.at(&self.name.revision));
         let config = repo.url(if matches!(self.kind, Kind::Model(Downloaded::Predictor)) {
-            PREDICTOR
+            predictor::USUAL
         } else {
             CONFIG
         });
@@ -318,39 +316,9 @@ impl Snapshot<'_> {
             }
         }
         if whole {
-            for file in self.predictor_files() {
-                self.optional(&file, progress)?;
-            }
+            self.fetch_beside(progress)?;
         }
         Ok(())
-    }
-
-    /// Weights that are named like a predictor's, with what was found out about them.
-    fn predictor_files(&self) -> Vec<String> {
-        let Some(files) = &self.listing.files else { return vec![PREDICTOR.to_owned()] };
-        let named = files.iter().filter(|file| file.ends_with(".safetensors") && names_predictor(file));
-        let calibrated = |file: &&String| {
-            let file = Path::new(file).with_extension("json").to_string_lossy().into_owned();
-            files.contains(&file).then_some(file)
-        };
-        named.clone().cloned().chain(named.filter_map(|file| calibrated(&file))).collect()
-    }
-
-    /// The files that are named like a predictor's; where none is, everything that is no shard of a checkpoint; where
-    /// there are only shards, these.
-    fn fetch_predictor(&self, progress: &mut dyn Progress) -> Result<()> {
-        let mut files = self.predictor_files();
-        if files.is_empty() {
-            let all = self.listing.files.iter().flatten().filter(|file| file.ends_with(".safetensors"));
-            let (shards, whole): (Vec<&String>, Vec<&String>) = all.partition(|file| file.contains("-of-"));
-            files = if whole.is_empty() { shards } else { whole }.into_iter().cloned().collect();
-            self.optional(INDEX, progress)?;
-        }
-        if files.is_empty() {
-            let problem = "this repository has no .safetensors file, so it holds no predictor".to_owned();
-            return Err(Error::Hub { name: self.hub.name.to_string(), problem });
-        }
-        files.iter().try_for_each(|file| self.required(file, progress))
     }
 
     fn fetch_data(&self, wanted: Option<&dyn Fn(&str) -> bool>, progress: &mut dyn Progress) -> Result<()> {
