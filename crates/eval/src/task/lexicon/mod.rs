@@ -182,7 +182,7 @@ pub fn familiar_name(rng: &mut Rng) -> &'static Name {
         let short = USUAL.names.iter().filter(|name| name.text.len() < 6 && name.text.is_ascii());
         short.step_by(8).collect()
     });
-    rng.pick(&POOL)
+    rng.pick::<&Name>(&POOL)
 }
 
 /// A noun for an answer that may name anything: one of a few dozen short ones.
