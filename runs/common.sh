@@ -39,7 +39,7 @@ size() {
 }
 
 # LIMITED: problems of each task of a table; a whole benchmark at full size.
-LIMITED=(--limit "$(size 200 500)")
+LIMITED=(--limit "$(size 60 500)")
 if [ $QUICK = 0 ] && [ -z "$LIMIT" ] && [ "$TASKS" != all ]; then LIMITED=(); fi
 
 # begin NAME: the folder of one result, with a log of its commands.

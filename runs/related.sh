@@ -25,8 +25,8 @@ mkdir -p "$PARTS"
 
 # much TRY QUICK FULL: how much of something; --limit is the number of test problems and says nothing here.
 much() { if [ $TRY = 1 ]; then echo "$1"; elif [ $QUICK = 1 ]; then echo "$2"; else echo "$3"; fi; }
-CHOOSE=(--limit "${VALIDATION:-$(much 4 20 60)}")
-JUDGE=(--limit "${LIMIT:-$(much 6 40 200)}" --token-budget 1)
+CHOOSE=(--limit "${VALIDATION:-$(much 4 10 60)}")
+JUDGE=(--limit "${LIMIT:-$(much 6 20 200)}" --token-budget 1)
 
 # Distillation needs a folder; the embedded model's is part of this repository.
 FOLDER=("${MODEL[@]}")
@@ -89,7 +89,7 @@ everything() {
   if [ "${ESTIMATE:-0}" = 0 ]; then : > "$OUT/trained.txt"; fi
   # Like the predictor that DEMASK has (runs/tiny.sh): as many responses and masks, the same network.
   local network=(--config "$ROOT/configs/predictor-tiny.toml")
-  local cached=(--data "$TEXTS" --limit "$(much 48 300 1500)" --masks-per-response 2 --pad-to 24,32,48,64)
+  local cached=(--data "$TEXTS" --limit "$(much 48 300 1500)" --masks-per-response 2 --gamma 0.97 --pad-to 24,32,48,64)
   if [ $TRY = 1 ]; then network=(--epochs 1 --validation 0.2); fi
   timed "MI: cache of divergences" "$PARTS/tv" tv-cache generate "${cached[@]}" --divergence "${MODEL[@]}" --out "$PARTS/tv"
   timed "MI: predictor of information" "$PARTS/information.safetensors" train predictor --cache "$PARTS/tv" --target kl \

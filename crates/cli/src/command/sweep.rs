@@ -20,7 +20,7 @@ use crate::shard;
 /// Tries a grid of configurations: Figure 1, AUP, and the configuration to use
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The grid: paper (60 of DEMASK, 45 of KLASS), lab, fair (every decoder over all its parameters), or a TOML file; may be
+    /// The grid: paper (60 of DEMASK, 45 of KLASS), lab, fair (twelve configurations of every decoder), or a TOML file; may be
     /// given several times
     #[arg(long, default_value = "paper", value_name = "NAME|FILE")]
     grid: Vec<String>,
