@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything docs/results shows, into one folder: the paper's figures and tables, every decoder (frontier), DEMASK's options,
-# the systems of the related work. Says first how long it will take; stopped, it goes on where it was. With --quick and the
+# Everything docs/results shows, into one folder: the paper's figures and tables, every decoder (frontier), DEMASK's options, its ceiling,
+# a second backbone, the systems of the related work. Says first how long it will take; stopped, it goes on where it was. With --quick and the
 # embedded model under an hour on two cores. `runs/publish.sh DIR` puts what this wrote into docs/results.
 #   runs/all.sh [--quick] [--estimate] …     see runs/common.sh; --estimate stops after saying how long
 GIVEN=() ONLY_ESTIMATE=0
@@ -12,7 +12,7 @@ set -- "${GIVEN[@]}"
 source "$HERE/common.sh"
 export DEMASK
 mkdir -p "$RESULTS"
-SCRIPTS=(fig1 table1 table2 fig_subadditivity beyond frontier related)
+SCRIPTS=(fig1 table1 table2 fig_subadditivity beyond frontier ceiling second related)
 
 : > "$RESULTS/estimate.txt"
 for name in "${SCRIPTS[@]}"; do ESTIMATE=1 bash "$HERE/$name.sh" "${GIVEN[@]}" > /dev/null; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts results into docs/results: the pictures, and words and tables between the marks of its pages. README.md takes those
-# of runs/all.sh, lab.md those of runs/lab.sh, beyond.md, frontier.md and
+# of runs/all.sh, lab.md those of runs/lab.sh, beyond.md, frontier.md, ceiling.md, second.md and
 # related-work.md those of the scripts of these names; what DIR does not hold stays.
 #   runs/publish.sh DIR [FOLDER]
 set -euo pipefail
@@ -109,6 +109,31 @@ if [ -d "$FROM/frontier" ]; then
   done
   picture frontier "$FROM/frontier/greedy/choice/figure1" "Accuracy against mean passes of every configuration, validation problems"
   block "$FROM/frontier/config.txt" | insert commands
+  close_page
+fi
+if [ -d "$FROM/ceiling" ]; then
+  FOUND=1
+  have ceiling/test/compare ceiling/test/table ceiling/choice/chosen ceiling/paper
+  page ceiling.md
+  insert compare < "$FROM/ceiling/test/compare.md"
+  insert tasks < "$FROM/ceiling/test/table.md"
+  insert choice < "$FROM/ceiling/choice/chosen.md"
+  for name in paper heads layers certain1 certain2 certain3; do
+    echo "$name:"
+    grep -E 'MSE|constant|distance|irreducible|explained' "$FROM/ceiling/$name.txt"
+  done > "$WORK/trained"
+  block "$WORK/trained" | insert trained
+  block "$FROM/ceiling/config.txt" | insert commands
+  close_page
+fi
+if [ -d "$FROM/second" ]; then
+  FOUND=1
+  have second/test/compare second/test/table second/choice/chosen
+  page second.md
+  insert compare < "$FROM/second/test/compare.md"
+  insert tasks < "$FROM/second/test/table.md"
+  insert choice < "$FROM/second/choice/chosen.md"
+  block "$FROM/second/config.txt" | insert commands
   close_page
 fi
 if [ -d "$FROM/related" ]; then

@@ -30,7 +30,8 @@ cp "$out/heads.safetensors" "$out/tiny/predictor.safetensors"
 
 "$demask" train scope --model "$out/tiny" --out "$out/tiny"
 
-# The default decoder, chosen on validation problems of all tasks.
-"$demask" sweep --model "$out/tiny" --grid configs/tiny-default.toml --split validation --tasks all --limit 40 --out "$out/choice"
+# The default decoder, chosen on validation problems of all tasks among DEMASK's starts; the rivals that people know best beside it.
+"$demask" sweep --model "$out/tiny" --grid fair --only demask,entropy,token-order,threshold,eb,klass --halving --split validation \
+    --tasks all --limit 80 --out "$out/choice"
 cat "$out/choice/chosen.txt"
 echo "$out/tiny is the checkpoint; generation_config.json names the strategy above and max_new_tokens 96"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The fair comparison on a second backbone, of another seed and size, on which nothing was developed: pre-trained in an hour on two
+# cores, its predictor and stability head by the embedded model's commands, then the same grid, rule and problems for every decoder.
+source "$(dirname "$0")/common.sh"
+begin second
+TINY=$ROOT/crates/tiny/checkpoint BACKBONE=$OUT/backbone
+if [ "${ESTIMATE:-0}" = 1 ]; then
+  # The second backbone is smaller than the embedded one, whose time stands for its own.
+  run sweep --grid fair --halving --split validation --limit "$(size 3 60)" --out "$OUT/choice"
+  exit
+fi
+CONFIG=$ROOT/configs/pretrain-second.toml
+if [ $QUICK = 1 ]; then
+  sed -E 's/^steps = ([0-9]+)00$/steps = \1/' "$CONFIG" > "$OUT/quick.toml"
+  CONFIG=$OUT/quick.toml
+fi
+run pretrain --config "$CONFIG" --tokenizer "$TINY" --out "$OUT/run"
+if [ ! -e "$OUT/made" ]; then
+  mkdir -p "$BACKBONE"
+  cp "$OUT"/run/export/* "$BACKBONE/"
+  run tv-cache generate --model "$BACKBONE" --data task:all --limit "$(size 100 1500)" --masks-per-response 2 --gamma 0.97 \
+    --pad-to 24,32,48,64 --out "$OUT/cache"
+  run train predictor --model "$BACKBONE" --cache "$OUT/cache" --hidden-row i-1 --config "$ROOT/configs/predictor-tiny.toml" \
+    --out "$OUT/predictor.safetensors"
+  run train stability --model "$BACKBONE" --predictor "$OUT/predictor.safetensors" --data task:all --limit "$(size 40 300)" --rounds 1 \
+    --out "$OUT/heads.safetensors"
+  cp "$OUT/heads.safetensors" "$BACKBONE/predictor.safetensors"
+  touch "$OUT/made"
+fi
+run sweep --model "$BACKBONE" --grid fair --halving --split validation --tasks all --limit "$(size 3 60)" --out "$OUT/choice"
+run lab --model "$BACKBONE" --chosen "$OUT/choice" --tasks all --limit "$(size 10 200)" --out "$OUT/test"
