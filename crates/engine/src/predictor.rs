@@ -17,9 +17,8 @@ use crate::decoding::Decoding;
 use crate::error::{Error, Result};
 use crate::model::Model;
 
-/// The decoder without a predictor, of families that publish no loop of their own: of the rules that need no training,
-/// the one with the fewest passes whose accuracy is within one standard error of one-token decoding's on the test
-/// problems (docs/results/lab.md: 98.5 ± 0.4 % at 8.1 passes, one-token entropy 98.9 ± 0.3 % at 25.5).
+/// The decoder without a predictor, of families that publish no loop of their own: a rule that needs no training and keeps
+/// the accuracy of one-token decoding within a standard error at few passes (docs/predictors.md has the numbers).
 const TRAINING_FREE: &str = "threshold:threshold=0.95";
 
 /// A predictor and what was made of its file.
