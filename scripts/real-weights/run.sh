@@ -65,7 +65,7 @@ done
 # What failed, or compared nothing, is kept under another name and tried again the next time.
 if [ ! -e "$work/results/parity.txt" ]; then
     part=$work/results/parity.part
-    DEMASK_REAL_WEIGHTS=$(cd "$work/models" && pwd) cargo test --release -p demask-model --test bert -- --ignored --nocapture |
+    DEMASK_REAL_WEIGHTS=$(cd "$work/models" && pwd) cargo test --release --workspace --test bert -- --ignored --nocapture |
         tee "$part"
     if ! grep -q '^test result: ok\. [1-9]' "$part"; then
         echo "the forwards were not compared: see $part" >&2

@@ -213,7 +213,7 @@ impl Spec {
     /// The `Spec` of a family's config, and what is to be told of it.
     fn noted(family: &arch::Architecture, fields: Fields<'_>) -> Result<Noted> {
         let spec = family.spec(&fields)?.checked(&fields)?;
-        let unknown = family.unknown(&fields);
+        let unknown = family.unknown(&fields)?;
         let mut notes = fields.into_assumed();
         if !unknown.is_empty() {
             let named = unknown.join(", ");

@@ -247,7 +247,6 @@ fn what_changes_the_numbers_must_be_there() {
         "routed_scaling_factor",
         "n_group",
         "topk_group",
-        "use_bias",
     ];
     for shape in shapes::ALL {
         let needed = match spec(shape.name).architecture {
@@ -266,6 +265,40 @@ fn what_changes_the_numbers_must_be_there() {
             assert!(named(&null) && named(&absent), "{}: {null} / {absent}", shape.name);
         }
     }
+}
+
+/// A name that no list has may still say what it is for.
+#[test]
+fn a_telling_name_is_refused_though_nobody_knows_it() {
+    for shape in shapes::ALL {
+        for (field, value, nothing) in [
+            ("rope_ratio", json!(2.0), json!(1.0)),
+            ("rotary_emb_base", json!(5e5), json!(null)),
+            ("attention_window_size", json!(128), json!(-1)),
+            ("use_swa_window", json!(true), json!(false)),
+            ("attn_softcap", json!(30.0), json!(0)),
+            ("residual_scale", json!(0.5), json!(1)),
+            ("embed_multiplier", json!(12), json!(1.0)),
+            ("local_rope", json!({"theta": 1e4}), json!({})),
+            ("rope_kind", json!("yarn"), json!("default")),
+        ] {
+            let mut config = shape.config();
+            config[field] = nothing;
+            assert_eq!(parse(&config), parse(&shape.config()), "{}: {field}", shape.name);
+            config[field] = value;
+            let refused = parse(&config).expect_err(&format!("{}: {field}", shape.name));
+            assert!(refused.contains(&format!("`{field}`")), "{}: {refused}", shape.name);
+        }
+    }
+}
+
+/// The class of LLaDA2 has a bias where nobody says otherwise; a checkpoint without the tensors cannot mean it, and one with
+/// them is refused for them.
+#[test]
+fn llada2_need_not_say_that_it_has_no_bias() {
+    let mut config = shapes::find("llada2-mini").unwrap().config();
+    config.as_object_mut().unwrap().remove("use_bias");
+    assert_eq!(parse(&config).unwrap(), spec("llada2-mini"));
 }
 
 fn notes(config: &Value, path: &str) -> Vec<String> {

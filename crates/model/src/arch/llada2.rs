@@ -77,8 +77,6 @@ pub(super) const LLADA2: Architecture = Architecture {
 };
 
 fn spec(fields: &Fields<'_>) -> Result<Spec> {
-    // A flag of the class that is true where nobody says otherwise.
-    fields.needed_flag("use_bias")?;
     refuse::unless_false(fields, &["using_split_qkv_in_self_attention"])?;
     refuse::unless_one_of(fields, "scoring_func", &["sigmoid"])?;
     refuse::unless_one_of(fields, "topk_method", &["noaux_tc"])?;

@@ -95,12 +95,16 @@ impl Architecture {
         (self.spec)(fields)
     }
 
-    /// Fields of a config, once its `Spec` was made, that nothing here understands.
-    pub(crate) fn unknown<'a>(&self, fields: &Fields<'a>) -> Vec<&'a str> {
+    /// Fields of a config, once its `Spec` was made, that nothing here understands; an error if the name of one says that
+    /// it changes the numbers.
+    pub(crate) fn unknown<'a>(&self, fields: &Fields<'a>) -> Result<Vec<&'a str>> {
         let Facts { judges, ignores, .. } = self.facts;
         let understood =
             |name: &str| known::is_harmless(name) || judges.contains(&name) || ignores.contains(&name);
-        fields.unasked().into_iter().filter(|name| !understood(name)).collect()
+        let mut unknown = fields.unasked();
+        unknown.retain(|name| !understood(name));
+        unknown.iter().try_for_each(|name| refuse::if_telling(fields, name))?;
+        Ok(unknown)
     }
 }
 

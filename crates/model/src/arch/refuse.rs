@@ -106,6 +106,11 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("topk_method", &["greedy"]),
 ];
 
+/// Parts and ends of names that tell what a field is for even where nothing here knows it: where a row looks, how positions
+/// turn, and what numbers are multiplied by or cut at.
+const TELLING_PARTS: &[&str] = &["alibi", "rope", "rotary", "soft_cap", "softcap", "window"];
+const TELLING_ENDS: &[&str] = &["_multiplier", "_scale", "_scaling"];
+
 /// Refuses what no family here knows, but for the fields that a family judges itself.
 pub(super) fn common(fields: &Fields<'_>, judged: &[&str]) -> Result<()> {
     let open =
@@ -170,6 +175,26 @@ pub(super) fn rope_theta(fields: &Fields<'_>) -> Result<f64> {
     match (fields.get("rope_theta"), inside) {
         (None, Some(theta)) => Ok(theta),
         _ => fields.needed("rope_theta"),
+    }
+}
+
+/// Refuses a field that nothing here knows and whose name says that it changes the numbers, unless its value says that
+/// there is no such thing.
+pub(super) fn if_telling(fields: &Fields<'_>, name: &str) -> Result<()> {
+    let telling = TELLING_PARTS.iter().any(|part| name.contains(part))
+        || (TELLING_ENDS.iter().any(|end| name.ends_with(end)) && !name.contains("loss"));
+    let nothing = |value: &Value| match value {
+        Value::Number(number) => number.as_f64().is_some_and(|number| number <= 0.0 || number == 1.0),
+        Value::String(text) => matches!(text.as_str(), "default" | "none"),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(inside) => inside.is_empty(),
+        Value::Bool(_) | Value::Null => false,
+    };
+    match fields.given(name) {
+        Some(value) if telling && !nothing(value) => {
+            Err(fields.bad(name, format!("is {value}, and nothing here knows what it does to the numbers")))
+        }
+        _ => Ok(()),
     }
 }
 
