@@ -46,19 +46,23 @@ mod tests {
         pub(super) static OPENED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// A pass that fills a cache, one over some rows with a map of attention, and what is read from their logits; how often
-    /// the kernels had to do with it.
+    /// A pass that fills a cache, one over some rows, one with a map of attention, and what is read from their logits; how
+    /// often the kernels had to do with it.
     fn opened(model: &Transformer) -> usize {
         let before = OPENED.get();
         let tokens: Vec<u32> = (0..24).map(|i| 5 + i * 7 % 40).collect();
         let all: Vec<usize> = (0..tokens.len()).collect();
         let mut cache = KvCache::new();
         let resident = model.device().is_some();
-        for (rows, attention_layers) in [(&all[..], 0), (&all[8..16], 1)] {
-            let reuse = Some(Reuse { cache: &mut cache, rows });
+        for (rows, kept, attention_layers) in
+            [(&all[..], true, 0), (&all[7..16], true, 0), (&all[..], false, 1)]
+        {
+            // The row before a position predicts it in some families.
+            let predict = &rows[1..];
+            let reuse = kept.then_some(Reuse { cache: &mut cache, rows });
             let query = Query {
                 tokens: &tokens,
-                predict: rows,
+                predict,
                 cache: reuse,
                 attention_layers,
                 resident,
@@ -68,7 +72,7 @@ mod tests {
             match (model.device(), pass.resident) {
                 (Some(device), Some(resident)) => {
                     let read = device.statistics(&resident.predicting, None, &Bias::default()).unwrap();
-                    assert_eq!(read.len(), rows.len());
+                    assert_eq!(read.len(), predict.len());
                 }
                 _ => model.logits(&pass.predicting, &mut |_, _| ()).unwrap(),
             }
