@@ -18,6 +18,7 @@ if [ -z "${TOOLS:-}" ]; then
     trap 'rm -rf "$TOOLS"' EXIT
 fi
 VERSION=${CUDA_VERSION:-13.4}
+"${CARGO:-cargo}" fetch --locked -q --target "$(rustc -vV | sed -n 's/^host: //p')" || skip "the crates it needs cannot be fetched"
 python3 -m venv "$TOOLS/cuda" 2>/dev/null || skip "python3 cannot make a virtual environment"
 packages=()
 for package in nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime; do

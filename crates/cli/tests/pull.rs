@@ -89,6 +89,30 @@ fn a_model_is_pulled_after_an_interruption_quantised_and_run() {
     assert_eq!(pull(&["--out", "x"]).status.code(), Some(2));
 }
 
+/// `--predictor org/name`: its tokens are those of the file, and what was understood is said where the file came from.
+#[test]
+fn a_predictor_is_named_by_its_repository() {
+    let file = Path::new(&fixture()).join("predictor_row_i_minus_1.safetensors");
+    let files = BTreeMap::from([("learned.safetensors".to_owned(), fs::read(&file).unwrap())]);
+    let (server, home) = (hub::Server::start(files), tempfile::tempdir().unwrap());
+    let answered = |endpoint: Option<&str>, predictor: &str| {
+        let model = fixture();
+        let flags = ["generate", "--model", &model, "-n", "32", "--json", "--predictor", predictor, PROMPT];
+        let run = run(home.path(), endpoint, None, &flags);
+        let (out, err) = (said(&run.stdout), said(&run.stderr));
+        assert!(run.status.success(), "{err}");
+        assert_eq!(err.matches("reads hidden row i-1").count(), 1, "{err}");
+        let answer: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+        assert_eq!(answer["strategy"], "demask", "{out}");
+        (answer["canvas"].clone(), answer["text"].clone(), answer["steps"].clone())
+    };
+    let plain = answered(None, file.to_str().unwrap());
+    assert!(!plain.0.is_null() && !plain.1.is_null(), "{plain:?}");
+    assert_eq!(answered(Some(&server.address), hub::NAME), plain);
+    // Once it is here, no network is needed.
+    assert_eq!(answered(None, hub::NAME), plain);
+}
+
 #[test]
 fn what_was_begun_is_thrown_away_and_begun_again() {
     let home = tempfile::tempdir().unwrap();

@@ -146,6 +146,18 @@ impl Model {
         self.inner.predictor().is_some()
     }
 
+    /// What was made of the predictor's file.
+    #[getter]
+    fn predictor(&self) -> Option<String> {
+        self.inner.understanding().map(ToString::to_string)
+    }
+
+    /// Which decoder runs instead of DEMASK where none is named, and why; `None` where DEMASK does.
+    #[getter]
+    fn without_predictor(&self) -> Option<String> {
+        self.inner.without_predictor(&demask::Decoding::default())
+    }
+
     #[getter]
     fn strategy(&self) -> String {
         self.inner.strategy(&demask::Decoding::default()).to_string()

@@ -138,6 +138,23 @@ def test_ctrl_c_stops_a_download_and_the_next_call_continues_it(hub: type[Hub]) 
     assert answer(demask.Model.load("org/toy")) == answer(demask.Model.load(TOY))
 
 
+def test_what_stands_in_for_demask_is_said_once(recwarn: pytest.WarningsRecorder) -> None:
+    model = demask.Model.load(TOY)
+    assert model.predictor is None and not model.has_predictor
+    model.generate(WORDS, "entropy", raw=True, max_new_tokens=4)
+    assert not recwarn.list, "the strategy was chosen"
+    for _ in range(2):
+        output = model.generate(WORDS, raw=True, max_new_tokens=4)
+        assert output.strategy == model.strategy
+    (warning,) = recwarn.list
+    assert f": {model.strategy} decodes instead of DEMASK; for DEMASK, load it with predictor=" in str(warning.message)
+    assert warning.filename == __file__
+    named = demask.Model.load(TOY, predictor=TOY / "predictor_row_i.safetensors")
+    assert named.predictor is not None and "reads hidden row i after the final norm" in named.predictor
+    assert named.generate(WORDS, raw=True, max_new_tokens=4).strategy == "demask"
+    assert len(recwarn.list) == 1
+
+
 def safetensors(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a file, which are all f32 here."""
     data = path.read_bytes()

@@ -179,3 +179,33 @@ fn weights(
     let scores = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
     scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A half overflows at 65,504, which is the square of 256.
+    #[test]
+    fn norms_of_halves_are_taken_in_f32() {
+        for (dtype, near) in [(DType::F16, 2e-3), (DType::BF16, 2e-2)] {
+            let (x, d) = (Tensor::new(&[[300.0_f32, -4000.0, 20000.0, 60000.0]], &Device::Cpu).unwrap(), 4);
+            let ones = Tensor::ones(d, dtype, &Device::Cpu).unwrap();
+            let zeros = ones.zeros_like().unwrap();
+            let halves = x.to_dtype(dtype).unwrap();
+            let read = |t: Tensor| t.to_dtype(DType::F32).unwrap().to_vec2::<f32>().unwrap().remove(0);
+            let numbers = read(x);
+            let (mean, n) = (numbers.iter().sum::<f32>() / d as f32, d as f32);
+            let rms = (numbers.iter().map(|v| v * v).sum::<f32>() / n).sqrt();
+            let deviation = (numbers.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / n).sqrt();
+            let both = [
+                (read(rms_norm(&halves, &ones, 1e-6).unwrap()), 0.0, rms),
+                (read(layer_norm(&halves, &ones, &zeros, 1e-6).unwrap()), mean, deviation),
+            ];
+            for (found, from, by) in both {
+                for (found, v) in found.iter().zip(&numbers) {
+                    assert!((found - (v - from) / by).abs() < near, "{dtype:?}: {found} {}", (v - from) / by);
+                }
+            }
+        }
+    }
+}

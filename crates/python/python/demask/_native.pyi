@@ -44,6 +44,8 @@ class Model:
     mask_id: int
     eos_ids: list[int]
     has_predictor: bool
+    predictor: str | None
+    without_predictor: str | None
     strategy: str
     @staticmethod
     def load(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union, overload
 
@@ -31,6 +32,7 @@ class Model:
         self._native = native
         self._source: dict[str, Any] | None = None
         self._own: dict[str, tuple[Strategy, _native.Model]] = {}
+        self._told = False
 
     @classmethod
     def load(
@@ -121,6 +123,11 @@ class Model:
     def has_predictor(self) -> bool:
         """Whether it has a dependency predictor."""
         return self._native.has_predictor
+
+    @property
+    def predictor(self) -> str | None:
+        """What was made of its dependency predictor's file: where it is, its layout, the hidden row it reads, what was assumed."""
+        return self._native.predictor
 
     @property
     def strategy(self) -> str:
@@ -282,6 +289,11 @@ class Model:
 
     def _with(self, strategy: AnyStrategy) -> tuple[_native.Model, str | None]:
         """The native model that knows the strategy, and its spelling."""
+        instead = self._native.without_predictor if strategy is None and not self._told else None
+        if instead is not None:
+            self._told = True
+            ways = "load it with predictor=FILE, DIR or 'org/name', put its file into the checkpoint's folder, or train one"
+            warnings.warn(f"{instead}; for DEMASK, {ways} with demask predictor train", stacklevel=3)
         if strategy is None or isinstance(strategy, str):
             return self._native, strategy
         native, spellings = self._with_all([strategy])
