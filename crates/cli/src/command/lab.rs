@@ -95,7 +95,7 @@ pub fn run(args: &Args, host: &mut Host<'_>) -> Result<()> {
         summary.tasks.join(", "),
         counted(limit as usize, "problem")
     );
-    let report = sweep::Report { points, summary };
+    let report = sweep::Report::whole(points, summary);
     let mut out = String::new();
     write!(out, "{}", report.summary.table().plain())?;
     if args.grid {

@@ -139,4 +139,4 @@ pub fn method(strategy: &StrategySpec) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -120,11 +120,21 @@ impl Grid {
     /// Names each point after the label of the first `[[grid]]` that holds it.
     pub fn label(&self, mut points: Vec<Point>) -> Vec<Point> {
         for point in &mut points {
-            if let Some((label, _)) = self.labels.iter().find(|(_, specs)| specs.contains(&point.strategy)) {
-                point.method.clone_from(label);
+            if let Some(label) = self.labelled(&point.strategy) {
+                point.method = label.into();
             }
         }
         points
+    }
+
+    /// The method that a configuration is one of: its label, else the strategy's name.
+    pub fn method<'a>(&'a self, configuration: &'a StrategySpec) -> &'a str {
+        self.labelled(configuration).unwrap_or_else(|| configuration.name())
+    }
+
+    fn labelled(&self, configuration: &StrategySpec) -> Option<&str> {
+        let (label, _) = self.labels.iter().find(|(_, specs)| specs.contains(configuration))?;
+        Some(label)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A grid of configurations on validation problems: every one of them, or by successive halving; then the chosen
 //! configuration of each strategy by a stated rule.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -117,6 +118,8 @@ pub struct Report {
     pub points: Vec<Point>,
     /// The sums behind them.
     pub summary: Summary,
+    /// How many configurations of each method were tried, those among them that halving dropped.
+    pub tried: BTreeMap<String, usize>,
 }
 
 impl Report {
@@ -124,7 +127,20 @@ impl Report {
     pub fn new(samples: &[Sample], complete: &[StrategySpec], grid: &Grid) -> Result<Self> {
         let whole: Vec<Sample> = samples.iter().filter(|s| complete.contains(&s.strategy)).cloned().collect();
         let summary = Summary::new(&whole, Some(&grid.baseline).filter(|b| complete.contains(b)))?;
-        Ok(Self { points: grid.label(points(&summary)), summary })
+        let mut tried = BTreeMap::new();
+        let configurations: BTreeMap<String, &StrategySpec> =
+            samples.iter().map(|s| (s.strategy.to_string(), &s.strategy)).collect();
+        for configuration in configurations.values() {
+            *tried.entry(grid.method(configuration).to_owned()).or_insert(0) += 1;
+        }
+        Ok(Self { points: grid.label(points(&summary)), summary, tried })
+    }
+
+    /// Of points that all saw all problems.
+    pub fn whole(points: Vec<Point>, summary: Summary) -> Self {
+        let mut tried = BTreeMap::new();
+        points.iter().for_each(|point| *tried.entry(point.method.clone()).or_insert(0) += 1);
+        Self { points, summary, tried }
     }
 
     /// The chosen configuration and the AUP of every method.
@@ -169,7 +185,7 @@ impl Report {
         let pick = |point: &Point| Pick {
             method: point.method.clone(),
             strategy: point.strategy.clone(),
-            tried: self.points.iter().filter(|other| other.method == point.method).count(),
+            tried: self.tried.get(&point.method).copied().unwrap_or(1),
         };
         Ok(Picked {
             rule: RULE.into(),
@@ -201,6 +217,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::paper::tests::sample;
     use crate::report::summary::Share;
 
     fn point(spelling: &str, forwards: f64, accuracy: f64) -> Point {
@@ -224,6 +241,23 @@ mod tests {
         ];
         let chosen = choose(&points);
         assert_eq!(chosen.iter().map(|p| p.forwards).collect::<Vec<_>>(), [10.0, 12.0]);
+    }
+
+    /// A choice of three out of which halving dropped two is a choice of three.
+    #[test]
+    fn what_halving_dropped_was_tried_too() {
+        let grid = "baseline = \"entropy\"\n[[grid]]\nlabel = \"ours\"\nstrategy = \"demask\"\ntau = [0.01, 0.1, 0.5]";
+        let grid = Grid::parse("g.toml", grid).unwrap();
+        let seen = [("entropy", 2), ("demask:tau=0.01", 2), ("demask:tau=0.1", 1), ("demask:tau=0.5", 1)];
+        let samples: Vec<Sample> = seen
+            .iter()
+            .flat_map(|&(name, n)| (0..n).map(move |i| sample(name, "arith", i, true, 1.0)))
+            .collect();
+        let complete: Vec<StrategySpec> =
+            ["entropy", "demask:tau=0.01"].map(|name| name.parse().unwrap()).into();
+        let picked = Report::new(&samples, &complete, &grid).unwrap().picked("validation").unwrap();
+        let ours = picked.picks.iter().find(|pick| pick.method == "ours").unwrap();
+        assert_eq!((ours.tried, picked.problems), (3, 2));
     }
 
     #[test]

@@ -3,13 +3,7 @@
 use super::*;
 use crate::run::Spent;
 
-pub(in crate::report) fn sample(
-    strategy: &str,
-    task: &str,
-    index: usize,
-    correct: bool,
-    wall: f64,
-) -> Sample {
+pub(crate) fn sample(strategy: &str, task: &str, index: usize, correct: bool, wall: f64) -> Sample {
     Sample {
         strategy: strategy.parse().unwrap(),
         task: task.into(),
