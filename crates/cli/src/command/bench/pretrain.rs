@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let peak = before.or(Peak::measure());
     let mut report =
-        Report::new("pretrain", &["L", "tokens", "ms", "tokens/s", "of peak", "outside products"]);
+        Report::new("pretrain", &["L", "tokens", "ms", "tokens/s", "of f32 peak", "outside products"]);
     for ((part, samples), (length, work)) in parts.iter().zip(&samples).zip(args.lengths.iter().zip(work)) {
         let (wall, tokens) =
             (samples.wall(), part.iter().map(|part| part.packed.tokens.len()).sum::<usize>());

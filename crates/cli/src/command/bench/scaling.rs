@@ -108,14 +108,19 @@ pub fn run(args: &Args) -> Result<()> {
             Cell::Spread(wall.rate(case.tokens()), 1),
             Cell::Text("–".into()),
         ];
-        row.extend([products, attention, 1.0 - products - attention].map(Cell::Share));
+        // Products that run side by side count for all threads each: more than all time says nothing about shares.
+        if products + attention > 1.0 {
+            row.extend(["–"; 3].map(|none| Cell::Text(none.into())));
+        } else {
+            row.extend([products, attention, 1.0 - products - attention].map(Cell::Share));
+        }
         report.rows.push(row);
         report.chart.point(case.axis, Mark::Line, (case.value as f64, rate));
     }
     ideal(&cases, &samples.iter().map(|s| s.wall().median).collect::<Vec<_>>(), &mut report);
     let sentence = format!(
         "{}, d {}; a step of decoding, half of the canvas masked; ideal: as many times the fewest threads' speed as there \
-         are more threads",
+         are more threads; –: products ran side by side, so that their shares cannot be told",
         counted(spec.layers, "layer"),
         spec.hidden
     );
