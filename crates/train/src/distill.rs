@@ -66,6 +66,7 @@ impl Distillation {
                 ordered: 0.0,
                 causal: 0.0,
                 prefix: 0.0,
+                cut: 0.0,
                 entropy: self.entropy.unwrap_or(entropy),
                 block: self.block.unwrap_or(block),
                 rate: Schedule { peak: self.rate, warmup: self.steps / 20, floor: 0.0 },

@@ -2,6 +2,7 @@
 //!
 //! The only place where the generators of `eval` meet the training loop of `train`.
 
+mod cuts;
 mod examples;
 mod watch;
 

@@ -46,7 +46,7 @@ impl Task for Grid {
     }
 
     fn version(&self) -> u32 {
-        4
+        5
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -144,6 +144,10 @@ pub struct Stage {
     /// row of the response.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prefix: f32,
+    /// Share of the examples in which words that stand both in the prompt and in the response are cut at random places, alike
+    /// in both: a model that has seen a word only as one token cannot copy one that comes in pieces.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: f32,
     /// Weight of the entropy beside the cross-entropy in a certainty stage.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub entropy: f32,
@@ -313,6 +317,9 @@ impl Stage {
         ];
         if let Some((name, share)) = shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
             return Some(format!("{name} is {share}, must be between 0 and 1"));
+        }
+        if !(0.0..=1.0).contains(&self.cut) {
+            return Some(format!("cut is {}, must be between 0 and 1", self.cut));
         }
         if self.ordered + self.causal + self.prefix > 0.0 && self.objective != Objective::Diffusion {
             return Some("ordered, causal and prefix are shares of a diffusion stage".into());

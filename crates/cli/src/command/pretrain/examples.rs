@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cuts::Cuts;
 use demask::eval::task::{self, Mixture, Problem, Split};
 use demask::model::text::{ChatTemplate, Conversation, Message, Tokenizer};
 use demask::train::pretrain::{Config, Error, Example, ExampleSource, Result, Stage};
@@ -39,6 +40,11 @@ impl ExampleSource for Problems<'_> {
         let Some(problem) = problem else {
             return Err(Error::Example { index, problem: "does not exist: no task has a weight".into() });
         };
+        if stage.cut > 0.0 {
+            let Problem { prompt, response, .. } = &problem;
+            let cuts = Cuts::draw(stage.cut, self.config.seed, index, prompt, response);
+            return Ok(encode_cut(self.tokenizer, self.template, &problem, &cuts)?);
+        }
         Ok(encode(self.tokenizer, self.template, &problem)?)
     }
 }
@@ -52,6 +58,35 @@ pub(super) fn encode(
     let messages = [Message::new("user", problem.prompt.as_str())];
     let prompt = template.render(&Conversation::new(&messages))?;
     Ok(Example { prompt: tokenizer.encode(&prompt)?, response: tokenizer.encode(&problem.response)? })
+}
+
+/// The same with words cut; what the template puts around the prompt stays whole.
+fn encode_cut(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    problem: &Problem,
+    cuts: &Cuts,
+) -> demask::model::Result<Example> {
+    let messages = [Message::new("user", problem.prompt.as_str())];
+    let rendered = template.render(&Conversation::new(&messages))?;
+    let Some((before, after)) = rendered.split_once(problem.prompt.as_str()) else {
+        return encode(tokenizer, template, problem);
+    };
+    let ids = |pieces: &[&str]| -> demask::model::Result<Vec<u32>> {
+        let ids: Vec<Vec<u32>> =
+            pieces.iter().map(|piece| tokenizer.encode(piece)).collect::<demask::model::Result<_>>()?;
+        Ok(ids.concat())
+    };
+    // The first and the last piece keep what stands around the prompt, so that an example without a cut is encoded as ever.
+    let mut asked: Vec<String> = cuts.cut(&problem.prompt).into_iter().map(str::to_owned).collect();
+    if let Some(first) = asked.first_mut() {
+        first.insert_str(0, before);
+    }
+    if let Some(last) = asked.last_mut() {
+        last.push_str(after);
+    }
+    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+    Ok(Example { prompt: ids(&asked)?, response: ids(&cuts.cut(&problem.response))? })
 }
 
 fn stream(mixture: &BTreeMap<String, f64>, seed: u64) -> Mixture {

@@ -54,7 +54,7 @@ impl Task for Arith {
     }
 
     fn version(&self) -> u32 {
-        9
+        10
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -5,8 +5,7 @@
 //! `{Sub}`, `{obj}`, `{poss}`), others (`{x}`, `{y}`), things (`{many}`, `{one}`, `{kinds}`), `{people}` and `{animals}`;
 //! `{s has/have}` agrees with the hero's pronoun, and `{Z}` is a number that nothing is done with.
 //!
-//! Invariant: a line that opens with `*` is told in fresh wording alone; the lines of a part whose heading ends with `(seldom)`
-//! share a fixed part of what is drawn, however many they are.
+//! Invariant: a line that opens with `*` is told in fresh wording alone.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -25,22 +24,10 @@ const MULTIPLIED: i64 = 60;
 const TRIES: usize = 400;
 
 static LINES: LazyLock<Vec<Line>> = LazyLock::new(|| {
-    let mut seldom = false;
-    let mut lines = Vec::new();
-    for line in crate::task::wordings::text("arith/told.txt").lines().map(str::trim) {
-        if line.starts_with("# ---") {
-            seldom = line.ends_with(SELDOM);
-        } else if !line.is_empty() && !line.starts_with('#') {
-            lines.push(Line::read(line, seldom).unwrap_or_else(|| panic!("told.txt: {line}")));
-        }
-    }
-    lines
+    let lines = crate::task::wordings::text("arith/told.txt").lines().map(str::trim);
+    let told = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    told.map(|line| Line::read(line).unwrap_or_else(|| panic!("told.txt: {line}"))).collect()
 });
-
-/// What the heading of a part ends with whose problems are told now and then.
-const SELDOM: &str = "(seldom)";
-/// How often they are, of 100: what they ask for is more than chains of gains and losses.
-const NOW_AND_THEN: usize = 12;
 
 /// A number of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +48,6 @@ struct Expression {
 #[derive(Debug)]
 struct Line {
     fresh: bool,
-    seldom: bool,
     expression: Expression,
     /// Left, whether it must be the smaller, right.
     conditions: Vec<(Operand, bool, Operand)>,
@@ -84,9 +70,7 @@ pub(super) fn tell(teller: &mut Teller<'_>) -> (Story, String) {
 /// Any line of the wording.
 fn pick(teller: &mut Teller<'_>) -> &'static Line {
     let fresh = teller.wording == Wording::Fresh && teller.coin();
-    let seldom = teller.rng.below(100) < NOW_AND_THEN;
-    let fitting: Vec<&Line> =
-        LINES.iter().filter(|line| line.fresh == fresh && line.seldom == seldom).collect();
+    let fitting: Vec<&Line> = LINES.iter().filter(|line| line.fresh == fresh).collect();
     teller.rng.pick::<&Line>(&fitting)
 }
 
@@ -184,7 +168,7 @@ impl Expression {
 }
 
 impl Line {
-    fn read(line: &'static str, seldom: bool) -> Option<Self> {
+    fn read(line: &'static str) -> Option<Self> {
         let (head, text) = line.split_once("||")?;
         let fresh = head.starts_with('*');
         let mut parts = head.trim_start_matches('*').split(',');
@@ -197,7 +181,7 @@ impl Line {
             Some((Operand::read(&part[..at])?, smaller, Operand::read(&part[at + 1..])?))
         };
         let conditions = parts.map(condition).collect::<Option<_>>()?;
-        rest.is_empty().then_some(Self { fresh, seldom, expression, conditions, text: text.trim() })
+        rest.is_empty().then_some(Self { fresh, expression, conditions, text: text.trim() })
     }
 
     /// Numbers that suit the expression, if any are found.
@@ -289,8 +273,7 @@ mod tests {
 
     #[test]
     fn a_line_says_what_is_worked_out() {
-        let line =
-            Line::read("A - B * 2, A>60 || {S} had {A}. {Sub has/have} {B} left.", false).expect("a line");
+        let line = Line::read("A - B * 2, A>60 || {S} had {A}. {Sub has/have} {B} left.").expect("a line");
         let steps = [(Op::Minus, Operand::Slot('B')), (Op::Times, Operand::Literal(2))];
         assert_eq!(line.expression.steps, steps);
         let mut rng = Rng::new(2);
@@ -300,26 +283,13 @@ mod tests {
             assert!(numbers[&'A'] > 60);
         }
         for wrong in ["A % B || no", "A || no", "A - (B || no", "A - B) || no", "A - (B) || no"] {
-            assert!(Line::read(wrong, false).is_none(), "{wrong}");
+            assert!(Line::read(wrong).is_none(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn what_is_told_seldom_is_told_seldom_in_both_wordings() {
-        let mut rng = Rng::new(4);
-        for wording in [Wording::Usual, Wording::Fresh] {
-            let mut teller = Teller::new(&mut rng, wording);
-            let seldom = (0..4000).filter(|_| pick(&mut teller).seldom).count();
-            assert!((400..560).contains(&seldom), "{seldom} of 4000");
-        }
-        // By their number they would be told twice as often.
-        let lines = LINES.iter().filter(|line| line.seldom).count();
-        assert!(lines * 100 > LINES.len() * NOW_AND_THEN * 3 / 2, "{lines} of {}", LINES.len());
     }
 
     #[test]
     fn parentheses_are_worked_out_first() {
-        let line = Line::read("A * B - (C * 3), A<9 || {S}: {A}, {B}, {C}.", false).expect("a line");
+        let line = Line::read("A * B - (C * 3), A<9 || {S}: {A}, {B}, {C}.").expect("a line");
         let mut rng = Rng::new(3);
         for _ in 0..100 {
             let (story, numbers) = line.story(&mut Teller::new(&mut rng, Wording::Usual)).expect("numbers");

@@ -54,7 +54,7 @@ impl Task for Choice {
     }
 
     fn version(&self) -> u32 {
-        9
+        10
     }
 
     fn kinds(&self) -> &'static [&'static str] {

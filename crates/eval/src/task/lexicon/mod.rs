@@ -176,6 +176,14 @@ pub fn known_name(rng: &mut Rng, wording: Wording) -> Name {
     rng.pick(&Words::of(wording).names).clone()
 }
 
+/// The names people have that training knows, of a pronoun where one is asked for.
+pub fn known_names(wanted: Option<Pronoun>) -> impl Iterator<Item = &'static str> {
+    let names = Words::of(Wording::Usual).names.iter();
+    names
+        .filter(move |name| wanted.is_none_or(|wanted| name.pronoun == wanted))
+        .map(|name| name.text.as_str())
+}
+
 /// A name for an answer that may name anybody: one of a few dozen short ones, whatever the wording of the question.
 pub fn familiar_name(rng: &mut Rng) -> &'static Name {
     static POOL: LazyLock<Vec<&Name>> = LazyLock::new(|| {

@@ -70,7 +70,7 @@ impl Task for Lines {
     }
 
     fn version(&self) -> u32 {
-        10
+        11
     }
 
     fn kinds(&self) -> &'static [&'static str] {

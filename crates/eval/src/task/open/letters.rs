@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::demand::Family;
-use super::{in_order, read, told};
+use super::{in_order, obvious, read, told};
 use crate::task::lexicon::{self, NounKind, Pronoun, categories, category};
 use crate::task::phrase::expand;
 use crate::task::{Rng, Wording};
@@ -128,8 +128,13 @@ impl Family for Letters {
     }
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
-        let mut words = words(rng, &self.category, self.count);
-        if in_order(rng) {
+        let obvious = obvious::chosen(rng).then(|| obvious::chain(&self.category));
+        let obvious = obvious.filter(|chain| chain.len() >= self.count);
+        let mut words = match &obvious {
+            Some(chain) => chain[..self.count].iter().map(|word| (*word).to_string()).collect(),
+            None => words(rng, &self.category, self.count),
+        };
+        if obvious.is_none() && in_order(rng) {
             words.sort_unstable_by_key(|word| word.to_lowercase());
         }
         let glue = if rng.below(8) > 0 { ": " } else { " - " };

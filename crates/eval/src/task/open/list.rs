@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::demand::Family;
 use super::letters::words;
-use super::{in_order, read, told};
+use super::{in_order, obvious, read, told};
 use crate::task::lexicon::{self, categories, category};
 use crate::task::phrase::{expand, fill};
 use crate::task::{Rng, Wording};
@@ -66,6 +66,19 @@ impl List {
             Limit::Given(words) => words.iter().any(|other| other == word),
             Limit::None | Limit::Sorted => kind,
         }
+    }
+
+    /// What everybody names first, where that is enough.
+    fn obvious(&self) -> Option<Vec<String>> {
+        let chain = match &self.limit {
+            Limit::Given(_) => return None,
+            Limit::Initial(letter) => obvious::beginning(&self.category, *letter),
+            Limit::Sorted => obvious::sorted(&self.category),
+            Limit::None | Limit::Without(_) => obvious::chain(&self.category),
+        };
+        let words: Vec<String> =
+            chain.into_iter().map(str::to_owned).filter(|word| self.belongs(word)).take(self.count).collect();
+        (words.len() == self.count).then_some(words)
     }
 
     fn draw_limit(rng: &mut Rng, title: &str) -> Limit {
@@ -166,6 +179,11 @@ impl Family for List {
     }
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
+        if obvious::chosen(rng)
+            && let Some(words) = self.obvious()
+        {
+            return words;
+        }
         let ordered = self.limit == Limit::Sorted || in_order(rng);
         let mut chosen = match &self.limit {
             Limit::Given(given) => loop {

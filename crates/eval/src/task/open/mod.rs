@@ -1,9 +1,10 @@
 //! `open`: problems with many right answers, where only dependency decides.
 //!
 //! "Write four different sums that make 20.": the parts of an answer are free and independent of one another, the tokens
-//! within a part are not — the paper's "1 + □ = □" many times over. Reference answers hold parts drawn uniformly among the
-//! valid ones, so that no single token is likely by itself and only tokens that agree make an answer. Most are written in
-//! order, as people do: that a part is none of the others is then plain to see, and a small model learns it.
+//! within a part are not — the paper's "1 + □ = □" many times over. Numbers of reference answers are drawn uniformly among the
+//! valid ones, so that no single token is likely by itself and only tokens that agree make an answer; words are more often than
+//! not those that everybody names first ([`obvious`]). Most parts are written in order, as people do: that a part is none of the
+//! others is then plain to see, and a small model learns it.
 //!
 //! Invariant: an answer is judged by what it says, not by whether it is the reference.
 
@@ -11,6 +12,7 @@ mod demand;
 mod letters;
 mod list;
 mod numbers;
+mod obvious;
 mod read;
 mod records;
 mod sequence;
@@ -79,7 +81,7 @@ impl Task for Open {
     }
 
     fn version(&self) -> u32 {
-        8
+        9
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::demand::Family;
-use super::{in_order, told};
+use super::{in_order, obvious, told};
 use crate::task::lexicon;
 use crate::task::phrase::{expand, fill};
 use crate::task::{Rng, Wording};
@@ -99,6 +99,29 @@ impl Records {
             notes.push(expand(rng, "[The total is price times quantity.|total = price * quantity.|Total is price times quantity.|The total must be the price times the quantity.|]"));
         }
         notes.into_iter().filter(|note| !note.is_empty()).map(|note| format!(" {note}")).collect()
+    }
+
+    /// Different names and things.
+    fn drawn(&self, rng: &mut Rng) -> [Vec<String>; 2] {
+        let mut names: Vec<String> = Vec::new();
+        while names.len() < self.count {
+            let name = &lexicon::familiar_name(rng).text;
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        let mut items: Vec<String> = Vec::new();
+        while items.len() < self.count {
+            let item = &lexicon::familiar_noun(rng, &[lexicon::NounKind::Food, lexicon::NounKind::Thing]).one;
+            if !items.contains(item) {
+                items.push(item.clone());
+            }
+        }
+        if in_order(rng) {
+            names.sort_unstable();
+            items.sort_unstable();
+        }
+        [names, items]
     }
 
     /// Whether a record of JSON is what it should be, given the one before.
@@ -202,26 +225,18 @@ impl Family for Records {
     }
 
     fn answer(&self, rng: &mut Rng, _wording: Wording) -> Vec<String> {
-        let first = self.first.unwrap_or_else(|| rng.between(1, 95));
-        let domain = self.domain.clone().unwrap_or_else(|| (*rng.pick(&DOMAINS)).to_string());
-        let mut names: Vec<String> = Vec::new();
-        while names.len() < self.count {
-            let name = &lexicon::familiar_name(rng).text;
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        let mut items: Vec<String> = Vec::new();
-        while items.len() < self.count {
-            let item = &lexicon::familiar_noun(rng, &[lexicon::NounKind::Food, lexicon::NounKind::Thing]).one;
-            if !items.contains(item) {
-                items.push(item.clone());
-            }
-        }
-        if in_order(rng) {
-            names.sort_unstable();
-            items.sort_unstable();
-        }
+        let usual = obvious::chosen(rng);
+        let first = self.first.unwrap_or_else(|| if usual { 1 } else { rng.between(1, 95) });
+        let any = |rng: &mut Rng| (*rng.pick(&DOMAINS)).to_string();
+        let domain =
+            self.domain.clone().unwrap_or_else(|| if usual { DOMAINS[0].to_string() } else { any(rng) });
+        let [mut names, mut items] = if usual {
+            ["name", "thing"].map(|kind| obvious::chain(kind).into_iter().map(str::to_owned).collect())
+        } else {
+            self.drawn(rng)
+        };
+        names.truncate(self.count);
+        items.truncate(self.count);
         let record = |(at, (name, item)): (usize, (&String, &String))| {
             let (price, quantity) = (rng.between(1, 20), rng.between(1, 9));
             let age = rng.between(18, 80);

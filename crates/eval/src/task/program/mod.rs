@@ -59,7 +59,7 @@ impl Task for Program {
     }
 
     fn version(&self) -> u32 {
-        6
+        7
     }
 
     fn kinds(&self) -> &'static [&'static str] {
