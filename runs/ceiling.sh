@@ -9,21 +9,22 @@ WITH=()
 run tv-cache generate --data "$TEXTS" --limit "$(size 300 1500)" --masks-per-response 2 --gamma 0.97 --pad-to 24,32,48,64 "${MODEL[@]}" \
   --out "$CACHE"
 
-# predictor NAME CONFIG SEED: one of the predictors, unless it is there; what its training says is kept.
+# predictor NAME CONFIG SEED [ROW]: one of the predictors, unless it is there; what its training says is kept.
 predictor() {
   local file=$OUT/$1.safetensors
   WITH+=(--dependency "$1=$file")
-  if [ "${ESTIMATE:-0}" = 1 ] || [ -e "$file" ]; then return; fi
-  run train predictor --cache "$CACHE" --hidden-row i-1 --config "$ROOT/configs/$2.toml" --seed "$3" "${MODEL[@]}" --out "$file" |
-    tee "$OUT/$1.txt"
+  if [ "${ESTIMATE:-0}" = 1 ]; then return; fi
+  local how=(train predictor --cache "$CACHE" --hidden-row "${4:-i-1}" --config "$ROOT/configs/$2.toml" --seed "$3" "${MODEL[@]}" --out "$file")
+  if [ -e "$file" ]; then note "${how[@]}"; else run "${how[@]}" | tee "$OUT/$1.txt"; fi
 }
-predictor paper ceiling/paper 1
+# The paper does not say which row; its head is better off with the other one here.
+predictor paper ceiling/paper 1 both
 predictor heads ceiling/heads 1
 predictor layers ceiling/layers 1
 for seed in 1 2 3; do predictor "certain$seed" predictor-tiny "$seed"; done
 if [ "${ESTIMATE:-0}" = 1 ]; then WITH=(--skip-missing); fi
 
-run sweep --grid "$ROOT/configs/ceiling/grid.toml" --split validation --tasks "$TASKS" --limit "$(size 5 40)" "${WITH[@]}" "${MODEL[@]}" \
+run sweep --grid "$ROOT/configs/ceiling/grid.toml" --split validation --tasks "$CHOICE" --limit "$(size 5 40)" "${WITH[@]}" "${BENCH[@]}" "${MODEL[@]}" \
   --out "$OUT/choice"
 if [ "${ESTIMATE:-0}" = 1 ]; then exit; fi
-run lab --chosen "$OUT/choice" --tasks "$TASKS" --limit "$(size 10 200)" "${WITH[@]}" "${MODEL[@]}" --out "$OUT/test"
+run lab --chosen "$OUT/choice" --tasks "$TASKS" --limit "$(size 10 200)" "${WITH[@]}" "${BENCH[@]}" "${MODEL[@]}" --out "$OUT/test"

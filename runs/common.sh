@@ -1,17 +1,18 @@
 # Shared by the scripts of this folder: flags, the command, a log of what was run.
 #   --quick          the embedded model's size: fewer problems
-#   --out DIR        where results go (default: results)
+#   --out DIR        where results go (default: results, with --quick results-quick: one folder holds one size)
 #   --limit N        another number of problems of each task, and of responses of Figure 2
 #   --tasks LIST     tasks of the tables (default: all, those of the embedded model)
 #   --tuned TASK     the task that parameters are chosen on (default: arith)
 #   --texts DATA     responses of Figure 2 (default: task:all)
-#   --protocol P, --data [TASK=]FILE, --allow-code-execution     for tasks that are benchmarks; see docs/benchmarks.md
+#   --protocol P, --data [TASK=]FILE, --allow-code-execution     for tasks that are benchmarks; see docs/benchmarks.md. Most
+#                    have no questions to choose on, so that everything is chosen on --tuned
 # Anything else goes to every command, for example --model DIR --predictor FILE.
 # DEMASK names the command (default: built from this repository).
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-QUICK=0 RESULTS=results LIMIT= TASKS=all TUNED=arith TEXTS=task:all
-MODEL=() EVAL=()
+QUICK=0 RESULTS= LIMIT= TASKS=all TUNED=arith TEXTS=task:all
+MODEL=() BENCH=()
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) QUICK=1 ;;
@@ -20,18 +21,23 @@ while [ $# -gt 0 ]; do
     --tasks) TASKS=$2; shift ;;
     --tuned) TUNED=$2; shift ;;
     --texts) TEXTS=$2; shift ;;
-    --protocol|--data) EVAL+=("$1" "$2"); shift ;;
-    --allow-code-execution) EVAL+=("$1") ;;
+    --protocol|--data) BENCH+=("$1" "$2"); shift ;;
+    --allow-code-execution) BENCH+=("$1") ;;
     *) MODEL+=("$1") ;;
   esac
   shift
 done
+if [ -z "$RESULTS" ]; then RESULTS=results; [ $QUICK = 0 ] || RESULTS=results-quick; fi
 if [ -z "${DEMASK:-}" ]; then
   cargo build --release --workspace --locked --quiet --manifest-path "$ROOT/Cargo.toml"
   DEMASK="${CARGO_TARGET_DIR:-$ROOT/target}/release/demask"
 fi
 # The paper's sampling: temperature 0.1, top-p 0.9.
-EVAL+=(--temperature 0.1 --top-p 0.9 --seed 0 "${MODEL[@]}")
+EVAL=("${BENCH[@]}" --temperature 0.1 --top-p 0.9 --seed 0 "${MODEL[@]}")
+
+# CHOICE: the tasks that configurations of every decoder are chosen on.
+CHOICE=$TASKS BENCHMARKS=0
+case $TASKS in *gsm8k*|*mmlu*|*humaneval*|*mbpp*|*countdown*|*sudoku*) CHOICE=$TUNED BENCHMARKS=1 ;; esac
 
 # size QUICK FULL: how many of something.
 size() {
@@ -67,17 +73,22 @@ note() {
   echo "demask ${said//"$ROOT/"/}" >> "$OUT/config.txt"
 }
 
-# estimate ARGS…: seconds of a command that decodes, into FILE; what a sweep has still to choose stands for its defaults.
+# estimate ARGS…: seconds of a command that decodes, into FILE; what a sweep has still to choose stands for its defaults. What
+# would fail later fails here.
 estimate() {
-  local args=() skip=0 arg
+  local args=() skip=0 arg said
   case $1 in eval|sweep|lab) ;; *) return ;; esac
   for arg in "$@"; do
     if [ $skip = 1 ]; then skip=0; continue; fi
     if [ "$arg" = --chosen ]; then skip=1; continue; fi
     args+=("$arg")
   done
-  "$DEMASK" "${args[@]}" --dry-run 2> /dev/null | sed -n 's/.*about \([0-9]*\) s by.*/\1/p' >> "$RESULTS/estimate.txt" || true
+  said=$("$DEMASK" "${args[@]}" --dry-run 2>&1) || { echo "demask ${args[*]}" >&2; tail -n 3 <<< "$said" >&2; exit 1; }
+  sed -n 's/.*about \([0-9]*\) s by.*/\1/p' <<< "$said" >> "$RESULTS/estimate.txt"
 }
+
+# sampled SPELLING: KLASS with drawn tokens, as the paper samples for all methods; its own code writes the most probable ones.
+sampled() { case $1 in *:*) echo "$1,tokens=sampled" ;; *) echo "$1:tokens=sampled" ;; esac; }
 
 # chosen NAME: the configuration that Figure 1's sweep chose for a strategy.
 chosen() {

@@ -57,7 +57,7 @@ compare() {
   local to=$1 grid=$ROOT/configs/$2.toml
   shift 2
   if [ "${ESTIMATE:-0}" = 1 ]; then expect "$grid" "$@"; return; fi
-  run sweep --grid "$grid" --skip-missing --tasks "$TASKS" --split validation "${CHOOSE[@]}" "$@" --out "$to/choice"
+  run sweep --grid "$grid" --skip-missing --tasks "$CHOICE" --split validation "${CHOOSE[@]}" "$@" --out "$to/choice"
   run lab --chosen "$to/choice" --tasks "$TASKS" "${JUDGE[@]}" "$@" --out "$to/test"
 }
 
@@ -77,7 +77,7 @@ EACH=0 PROBLEMS=0
 expect() {
   local grid=$1 methods said
   shift
-  said=$("$DEMASK" sweep --grid "$grid" --skip-missing --tasks "$TASKS" "${CHOOSE[@]}" --dry-run "$@" --out "$OUT/none" 2> /dev/null |
+  said=$("$DEMASK" sweep --grid "$grid" --skip-missing --tasks "$CHOICE" "${CHOOSE[@]}" --dry-run "$@" --out "$OUT/none" 2> /dev/null |
     sed -n 's/.* on \([0-9]*\) problems*: \([0-9]*\) decodings*, about \([0-9]*\) s by.*/\1 \2 \3/p') || true
   if [ -n "$said" ]; then read -r PROBLEMS EACH < <(awk '{ print $1, $3 / $2 }' <<< "$said"); fi
   methods=$(grep -c '^\[\[grid\]\]' "$grid")
@@ -109,7 +109,7 @@ everything() {
   timed "dParallel: DEMASK's predictor on it" "$PARTS/student.safetensors" train predictor --cache "$PARTS/student-tv" \
     "${network[@]}" "${student[@]}" --out "$PARTS/student.safetensors"
 
-  local with=() how=(--temperature 0.1 --top-p 0.9 --seed 0)
+  local with=() how=("${BENCH[@]}" --temperature 0.1 --top-p 0.9 --seed 0)
   if [ "${ESTIMATE:-0}" = 0 ]; then
     with=(--information "$PARTS/information.safetensors" --sampler-layer "$PARTS/sampler.safetensors" --prior "$PARTS/prior.safetensors")
   fi

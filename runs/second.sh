@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The fair comparison on a second backbone, of another seed and size, on which nothing was developed: pre-trained in an hour on two
-# cores, its predictor and stability head by the embedded model's commands, then the same grid, rule and problems for every decoder.
+# cores, its predictor and stability head by the embedded model's commands, the paper's predictor beside them, then the same grid, rule and problems for every decoder.
 source "$(dirname "$0")/common.sh"
 begin second
 TINY=$ROOT/crates/tiny/checkpoint BACKBONE=$OUT/backbone
@@ -15,17 +15,26 @@ if [ $QUICK = 1 ]; then
   CONFIG=$OUT/quick.toml
 fi
 run pretrain --config "$CONFIG" --tokenizer "$TINY" --out "$OUT/run"
+
+# make ARGS…: what is made once.
+make() { if [ -e "$OUT/made" ]; then note "$@"; else run "$@"; fi; }
+
 if [ ! -e "$OUT/made" ]; then
   mkdir -p "$BACKBONE"
   cp "$OUT"/run/export/* "$BACKBONE/"
-  run tv-cache generate --model "$BACKBONE" --data task:all --limit "$(size 100 1500)" --masks-per-response 2 --gamma 0.97 \
-    --pad-to 24,32,48,64 --out "$OUT/cache"
-  run train predictor --model "$BACKBONE" --cache "$OUT/cache" --hidden-row i-1 --config "$ROOT/configs/predictor-tiny.toml" \
-    --out "$OUT/predictor.safetensors"
-  run train stability --model "$BACKBONE" --predictor "$OUT/predictor.safetensors" --data task:all --limit "$(size 40 300)" --rounds 1 \
-    --out "$OUT/heads.safetensors"
+fi
+make tv-cache generate --model "$BACKBONE" --data task:all --limit "$(size 100 1500)" --masks-per-response 2 --gamma 0.97 \
+  --pad-to 24,32,48,64 --out "$OUT/cache"
+make train predictor --model "$BACKBONE" --cache "$OUT/cache" --hidden-row both --config "$ROOT/configs/ceiling/paper.toml" \
+  --out "$OUT/paper.safetensors"
+make train predictor --model "$BACKBONE" --cache "$OUT/cache" --hidden-row i-1 --config "$ROOT/configs/predictor-tiny.toml" \
+  --out "$OUT/predictor.safetensors"
+make train stability --model "$BACKBONE" --predictor "$OUT/predictor.safetensors" --data task:all --limit "$(size 40 300)" --rounds 1 \
+  --out "$OUT/heads.safetensors"
+if [ ! -e "$OUT/made" ]; then
   cp "$OUT/heads.safetensors" "$BACKBONE/predictor.safetensors"
   touch "$OUT/made"
 fi
-run sweep --model "$BACKBONE" --grid fair --halving --split validation --tasks all --limit "$(size 3 60)" --out "$OUT/choice"
-run lab --model "$BACKBONE" --chosen "$OUT/choice" --tasks all --limit "$(size 10 200)" --out "$OUT/test"
+PAPER=(--dependency "paper=$OUT/paper.safetensors")
+run sweep --model "$BACKBONE" --grid fair --halving --split validation --tasks all --limit "$(size 3 60)" "${PAPER[@]}" --out "$OUT/choice"
+run lab --model "$BACKBONE" --chosen "$OUT/choice" --tasks all --limit "$(size 10 200)" "${PAPER[@]}" --out "$OUT/test"

@@ -16,9 +16,26 @@ const NAME_CODAS: [&str; 16] =
 const NOUN_CODAS: [&str; 16] =
     ["t", "k", "n", "m", "p", "g", "d", "b", "ck", "nk", "le", "er", "et", "ip", "ock", "in"];
 
+/// Vowels that some alphabets write with a mark.
+const MARKED: [(char, &str); 5] = [('a', "áäåãâ"), ('e', "éèêë"), ('i', "íî"), ('o', "óöøô"), ('u', "úüû")];
+/// One name in this many has one.
+const ACCENTED: usize = 5;
+
 /// A first name nobody has.
 pub(super) fn name(rng: &mut Rng, reserved: &HashSet<String>) -> String {
-    capital(&word(rng, &NAME_CODAS, reserved))
+    let name = capital(&word(rng, &NAME_CODAS, reserved));
+    if rng.below(ACCENTED) == 0 { accented(rng, name) } else { name }
+}
+
+/// The name with a mark on its last vowel.
+fn accented(rng: &mut Rng, mut name: String) -> String {
+    let marked = |letter: char| MARKED.iter().find(|(plain, _)| *plain == letter).map(|(_, marked)| *marked);
+    if let Some((at, marks)) = name.char_indices().rev().find_map(|(at, letter)| Some((at, marked(letter)?)))
+    {
+        let marks: Vec<char> = marks.chars().collect();
+        name.replace_range(at..at + 1, &rng.pick(&marks).to_string());
+    }
+    name
 }
 
 /// A countable thing nobody knows.

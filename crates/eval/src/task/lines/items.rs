@@ -133,6 +133,12 @@ fn words(rng: &mut Rng, wording: Wording) -> (Vec<String>, String) {
         let (pool, title) = lexicon::everyday(rng, 40);
         return (pool, title.into());
     }
+    if wording == Wording::Usual && rng.below(12) == 0 {
+        // These lead up to a list.
+        let mut pairs = lexicon::any_words(rng, 60);
+        pairs.retain(|word| !["is", "are", "now", "and"].contains(&word.as_str()));
+        return (pairs.chunks_exact(2).map(|pair| pair.join(" ")).collect(), "item".into());
+    }
     // Categories have no fresh words.
     if rng.below(if wording == Wording::Usual { 2 } else { 3 }) == 0 {
         let category = lexicon::category(rng, wording);
@@ -196,7 +202,9 @@ pub(super) fn block(rng: &mut Rng, wording: Wording, list: &[String]) -> String 
         80..84 => list.iter().map(|item| format!("\n{item}")).collect(),
         84..86 => list.iter().map(|item| format!("\n- {item}")).collect(),
         86..88 => list.iter().enumerate().map(|(at, item)| format!("\n{}. {item}", at + 1)).collect(),
-        88..91 => list.join(" "),
+        // Items of two words need more than a space between them.
+        88..91 if !list.iter().any(|item| item.contains(' ')) => list.join(" "),
+        88..91 => list.join(", "),
         91..93 => quoted('"').join(", "),
         93..94 => quoted('\'').join(", "),
         94..97 => format!("[{}]", list.join(", ")),

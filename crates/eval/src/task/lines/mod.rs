@@ -183,18 +183,19 @@ impl Queue {
     /// The members a response names, each once, without those the question named; and every number that is no member, so that
     /// naming one more than is right cannot pass.
     fn mentioned(&self, response: &str) -> Vec<String> {
-        let mut found: Vec<String> = Vec::new();
-        for word in words(response) {
-            let known = self.given.iter().chain(&self.expected).chain(&self.asked);
-            let same = known.into_iter().find(|item| item.to_lowercase() == word.to_lowercase()).cloned();
-            let item = same.or_else(|| word.parse::<i64>().is_ok().then(|| word.to_owned()));
-            let Some(item) = item else { continue };
-            let told = self.asked.contains(&item) && !self.expected.contains(&item);
-            if !told && !found.contains(&item) {
-                found.push(item);
-            }
+        // An item may be of several words; what stands first in the response comes first.
+        let plain = |text: &str| format!(" {} ", words(text).collect::<Vec<_>>().join(" ").to_lowercase());
+        let said = plain(response);
+        let known = self.given.iter().chain(&self.expected).chain(&self.asked);
+        let mut found: Vec<(usize, String)> =
+            known.filter_map(|item| Some((said.find(&plain(item))?, item.clone()))).collect();
+        for word in words(response).filter(|word| word.parse::<i64>().is_ok()) {
+            found.extend(said.find(&plain(word)).map(|at| (at, word.to_owned())));
         }
-        found
+        found.sort_unstable();
+        found.dedup();
+        let told = |item: &String| self.asked.contains(item) && !self.expected.contains(item);
+        found.into_iter().map(|(_, item)| item).filter(|item| !told(item)).collect()
     }
 }
 
