@@ -13,9 +13,9 @@ source "$HERE/common.sh"
 export DEMASK
 mkdir -p "$RESULTS"
 # The ceiling first: it trains the paper's predictor, which the frontier has in its tables.
-SCRIPTS=(fig1 table1 table2 fig_subadditivity beyond ceiling frontier second related)
+SCRIPTS=(fig1 table1 table2 fig_subadditivity bound beyond ceiling frontier second related)
 # Of benchmarks the paper's own results and the comparison: the others are about small models and generated tasks.
-if [ $BENCHMARKS = 1 ]; then SCRIPTS=(fig1 table1 table2 fig_subadditivity frontier); fi
+if [ $BENCHMARKS = 1 ]; then SCRIPTS=(fig1 table1 table2 fig_subadditivity bound frontier); fi
 
 # What is missing is told before the first forward pass: data, the leave to run programs, a predictor.
 case $TEXTS in
@@ -27,7 +27,7 @@ estimate sweep --only demask --tasks "$TUNED" --limit 1 "${EVAL[@]}" --out "$RES
 
 : > "$RESULTS/estimate.txt"
 for name in "${SCRIPTS[@]}"; do ESTIMATE=1 bash "$HERE/$name.sh" "${GIVEN[@]}" > /dev/null; done
-awk '{ all += $1 } END { printf "decoding will take about %d minutes; on top come sub-additivity, the cache and predictors of ceiling.sh, second.sh (an hour of pre-training on two cores) and what related.sh trains\n", (all + 59) / 60 }' \
+awk '{ all += $1 } END { printf "decoding will take about %d minutes; on top come sub-additivity, the bound and what ceiling.sh, related.sh and second.sh (an hour on two cores, without --quick) train\n", (all + 59) / 60 }' \
   "$RESULTS/estimate.txt" >&2
 if [ $ONLY_ESTIMATE = 1 ]; then exit; fi
 

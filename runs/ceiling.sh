@@ -6,7 +6,7 @@ source "$(dirname "$0")/common.sh"
 begin ceiling
 CACHE=$OUT/cache
 WITH=()
-run tv-cache generate --data "$TEXTS" --limit "$(size 300 1500)" --masks-per-response 2 --gamma 0.97 --pad-to 24,32,48,64 "${MODEL[@]}" \
+run tv-cache generate --data "$TEXTS" --limit "$(size 300 1500)" --masks-per-response 2 --gamma 0.97 --pad-to 24,32,48,64,104 "${MODEL[@]}" \
   --out "$CACHE"
 
 # predictor NAME CONFIG SEED [ROW]: one of the predictors, unless it is there; what its training says is kept.

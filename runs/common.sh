@@ -69,7 +69,7 @@ run() {
 # note ARGS…: into the log of commands.
 note() {
   # Where the results went is nobody's business but the one who ran it.
-  local said=${*//$RESULTS/results}
+  local said=${*//"$RESULTS/"/results/}
   echo "demask ${said//"$ROOT/"/}" >> "$OUT/config.txt"
 }
 

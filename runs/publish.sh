@@ -61,7 +61,7 @@ FOUND=0
 if [ -d "$FROM/fig1" ]; then
   FOUND=1
   have fig1/figure1 fig1/chosen table1/table1 table1/table1-forwards table2/table2 table2/table2-filled \
-    fig_subadditivity/slack
+    fig_subadditivity/slack bound/config
   grep -q '^all took' "$FROM/times.txt" || { echo "runs/all.sh has not come to its end in $FROM" >&2; exit 1; }
   page README.md
   SECONDS_TAKEN=$(sed -n 's/^all took \([0-9]*\) s$/\1/p' "$FROM/times.txt")
@@ -75,7 +75,9 @@ if [ -d "$FROM/fig1" ]; then
   done
   grep -v '^records' "$FROM/fig_subadditivity.txt" > "$WORK/slack"
   block "$WORK/slack" | insert slack
-  block "$FROM/times.txt" "$FROM"/{fig1,table1,table2,fig_subadditivity}/config.txt | insert times
+  grep -v '^records' "$FROM/bound.txt" > "$WORK/bound"
+  block "$WORK/bound" | insert bound
+  block "$FROM/times.txt" "$FROM"/{fig1,table1,table2,fig_subadditivity,bound}/config.txt | insert times
   close_page
 fi
 if [ -d "$FROM/lab" ]; then

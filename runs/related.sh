@@ -29,8 +29,20 @@ CHOOSE=(--limit "${VALIDATION:-$(much 4 10 60)}")
 JUDGE=(--limit "${LIMIT:-$(much 6 20 200)}" --token-budget 1)
 
 # Distillation needs a folder; the embedded model's is part of this repository.
+WHERE= OTHERS=()
+for ((at = 0; at < ${#MODEL[@]}; at++)); do
+  case ${MODEL[at]} in
+    --model | -m) WHERE=${MODEL[at + 1]}; at=$((at + 1)) ;;
+    --model=*) WHERE=${MODEL[at]#--model=} ;;
+    --predictor) at=$((at + 1)) ;;
+    --predictor=*) ;;
+    *) OTHERS+=("${MODEL[at]}") ;;
+  esac
+done
 FOLDER=("${MODEL[@]}")
-case " ${MODEL[*]} " in *" --model "* | *" -m "*) ;; *) FOLDER+=(--model "$ROOT/crates/tiny/checkpoint") ;; esac
+if [ -z "$WHERE" ]; then WHERE=$ROOT/crates/tiny/checkpoint FOLDER+=(--model "$WHERE"); fi
+# The weights that everything here is of, or the name of a model of the Hub.
+WEIGHTS=$(if [ -d "$WHERE" ]; then cat "$WHERE"/model*.safetensors | cksum; else echo "$WHERE"; fi)
 
 # timed NAME FILE ARGS…: a training that leaves FILE behind, and how long it took in all its sittings.
 CLOCK=
@@ -39,15 +51,25 @@ account() {
   CLOCK=
 }
 trap account EXIT
+# A training that is stopped leaves its state and ends well; the script must not take that for the end of it.
+STOPPED=0
+trap 'STOPPED=1' INT TERM
 timed() {
   local name=$1 made=$2
   shift 2
   if [ "${ESTIMATE:-0}" = 1 ]; then return; fi
-  if [ -e "$made.finished" ]; then note "$@"; else
+  local said="$WEIGHTS ${*//"$PARTS"/parts}"
+  # Finished is what was finished with these very words: another size, another model or a training that was stopped is not.
+  if [ "$(cat "$made.finished" 2> /dev/null)" = "$said" ]; then note "$@"; else
+    if [ -e "$made.finished" ]; then
+      echo "$made was made otherwise than now asked for; give another --out, or remove $PARTS" >&2
+      exit 1
+    fi
     CLOCK=$made.seconds BEGAN=$SECONDS
     run "$@"
     account
-    touch "$made.finished"
+    if [ "$STOPPED" = 1 ]; then exit 130; fi
+    echo "$said" > "$made.finished"
   fi
   echo "$name: $(cat "$made.seconds") s" >> "$OUT/trained.txt"
 }
@@ -89,7 +111,7 @@ everything() {
   if [ "${ESTIMATE:-0}" = 0 ]; then : > "$OUT/trained.txt"; fi
   # Like the predictor that DEMASK has (runs/tiny.sh): as many responses and masks, the same network.
   local network=(--config "$ROOT/configs/predictor-tiny.toml")
-  local cached=(--data "$TEXTS" --limit "$(much 48 300 1500)" --masks-per-response 2 --gamma 0.97 --pad-to 24,32,48,64)
+  local cached=(--data "$TEXTS" --limit "$(much 48 300 1500)" --masks-per-response 2 --gamma 0.97 --pad-to 24,32,48,64,104)
   if [ $TRY = 1 ]; then network=(--epochs 1 --validation 0.2); fi
   timed "MI: cache of divergences" "$PARTS/tv" tv-cache generate "${cached[@]}" --divergence "${MODEL[@]}" --out "$PARTS/tv"
   timed "MI: predictor of information" "$PARTS/information.safetensors" train predictor --cache "$PARTS/tv" --target kl \
@@ -109,19 +131,19 @@ everything() {
   timed "dParallel: DEMASK's predictor on it" "$PARTS/student.safetensors" train predictor --cache "$PARTS/student-tv" \
     "${network[@]}" "${student[@]}" --out "$PARTS/student.safetensors"
 
-  local with=() how=("${BENCH[@]}" --temperature 0.1 --top-p 0.9 --seed 0)
+  # What stands in for a trained part while it is only asked how long all will take: nothing.
+  local with=() policy=() final=() predictor=() how=("${BENCH[@]}" --temperature 0.1 --top-p 0.9 --seed 0 "${OTHERS[@]}")
   if [ "${ESTIMATE:-0}" = 0 ]; then
+    policy=(--policy "$PARTS/policy.safetensors") final=(--policy "$PARTS/final.safetensors")
+    predictor=(--predictor "$PARTS/student.safetensors")
     with=(--information "$PARTS/information.safetensors" --sampler-layer "$PARTS/sampler.safetensors" --prior "$PARTS/prior.safetensors")
   fi
-  compare "$OUT" related "${EVAL[@]}" "${with[@]}" $(part --policy policy)
-  versus "${EVAL[@]}" "${with[@]}" $(part --policy policy)
-  compare "$OUT/learn2pd" related-learn2pd "${EVAL[@]}" $(part --policy final)
+  compare "$OUT" related "${EVAL[@]}" "${with[@]}" "${policy[@]}"
+  versus "${EVAL[@]}" "${with[@]}" "${policy[@]}"
+  compare "$OUT/learn2pd" related-learn2pd "${EVAL[@]}" "${final[@]}"
   if [ "${ESTIMATE:-0}" = 1 ]; then student=("${MODEL[@]}"); fi
-  compare "$OUT/distilled" related-distilled "${how[@]}" "${student[@]}" $(part --predictor student)
+  compare "$OUT/distilled" related-distilled "${how[@]}" "${student[@]}" "${predictor[@]}"
 }
-
-# part FLAG NAME: the flag of a trained part; nothing while it is only asked how long all will take.
-part() { if [ "${ESTIMATE:-0}" = 0 ]; then echo "$1 $PARTS/$2.safetensors"; fi; }
 
 if [ $ONLY_ESTIMATE = 1 ]; then
   : > "$RESULTS/estimate.txt"

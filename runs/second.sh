@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The fair comparison on a second backbone, of another seed and size, on which nothing was developed: pre-trained in an hour on two
-# cores, its predictor and stability head by the embedded model's commands, the paper's predictor beside them, then the same grid, rule and problems for every decoder.
+# cores, its predictor and stability head by the embedded model's commands and the paper's predictor beside them, then the same grid,
+# rule and problems for every decoder.
 source "$(dirname "$0")/common.sh"
 begin second
 TINY=$ROOT/crates/tiny/checkpoint BACKBONE=$OUT/backbone
@@ -24,13 +25,13 @@ if [ ! -e "$OUT/made" ]; then
   cp "$OUT"/run/export/* "$BACKBONE/"
 fi
 make tv-cache generate --model "$BACKBONE" --data task:all --limit "$(size 100 1500)" --masks-per-response 2 --gamma 0.97 \
-  --pad-to 24,32,48,64 --out "$OUT/cache"
+  --pad-to 24,32,48,64,104 --out "$OUT/cache"
 make train predictor --model "$BACKBONE" --cache "$OUT/cache" --hidden-row both --config "$ROOT/configs/ceiling/paper.toml" \
   --out "$OUT/paper.safetensors"
 make train predictor --model "$BACKBONE" --cache "$OUT/cache" --hidden-row i-1 --config "$ROOT/configs/predictor-tiny.toml" \
   --out "$OUT/predictor.safetensors"
-make train stability --model "$BACKBONE" --predictor "$OUT/predictor.safetensors" --data task:all --limit "$(size 40 300)" --rounds 1 \
-  --out "$OUT/heads.safetensors"
+make train stability --model "$BACKBONE" --predictor "$OUT/predictor.safetensors" --data task:all --limit "$(size 40 600)" --rounds 2 \
+  --pad-to 24,32,48,64,104 --out "$OUT/heads.safetensors"
 if [ ! -e "$OUT/made" ]; then
   cp "$OUT/heads.safetensors" "$BACKBONE/predictor.safetensors"
   touch "$OUT/made"
