@@ -118,12 +118,13 @@ fn chosen(args: &Args, model: &Model, picked: &Picked, host: &mut Host<'_>) -> R
             picked.split
         ));
     }
-    let reference = args.reference.clone().map_or_else(|| "entropy".parse(), Ok)?;
+    let reference = model.meant(args.reference.clone().map_or_else(|| "entropy".parse(), Ok)?);
     let mut strategies = vec![reference.clone()];
-    for strategy in picked.picks.iter().map(|pick| &pick.strategy).chain(&args.with) {
+    let with = args.with.iter().map(|spelled| model.meant(spelled.clone()));
+    for strategy in picked.picks.iter().map(|pick| pick.strategy.clone()).chain(with) {
         strategy.build(model.context())?;
-        if !strategies.contains(strategy) {
-            strategies.push(strategy.clone());
+        if !strategies.contains(&strategy) {
+            strategies.push(strategy);
         }
     }
     let limit = args.eval.limit.unwrap_or(PROBLEMS);

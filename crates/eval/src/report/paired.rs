@@ -150,12 +150,22 @@ pub fn table(samples: &[Sample], picked: &Picked, reference: &StrategySpec) -> R
     let caption = format!(
         "Accuracy in % ± standard error, up to {n} problems a task. Picked by: {}. Difference: accuracy less that of {reference} on the \
          same problems, 95 % interval; won and lost: problems that one of the two got right and the other not; p: exact \
-         two-sided sign test on those, not corrected for the number of rows.",
+         two-sided sign test on those, not corrected for the number of rows. Passes: forward passes less those of {reference} on the \
+         same problems, 95 % interval. Seconds are of whole batches where problems were decoded together.",
         picked.legend()
     );
     let mut columns = vec!["strategy", "picked by", "accuracy", "strict"];
     columns.extend(fresh.is_some().then_some("fresh wording"));
-    columns.extend(["NFE", "tokens/NFE", "NFE ×", "difference", "won/lost", "p"]);
+    columns.extend([
+        "NFE",
+        "tokens/NFE",
+        "NFE ×",
+        "s/problem",
+        "difference",
+        "won/lost",
+        "p",
+        "passes, difference",
+    ]);
     let mut table = Table::new(&caption, columns);
     for line in &summary.means {
         let mut row: Vec<Text> = vec![
@@ -171,8 +181,9 @@ pub fn table(samples: &[Sample], picked: &Picked, reference: &StrategySpec) -> R
         row.push(line.nfe().into());
         row.push(format!("{:.2}", line.tokens_per_forward).into());
         row.push(summary.fewer_forwards(line).map_or("–".into(), |x| format!("{x:.2}")).into());
+        row.push(format!("{:.3}", line.seconds_per_item()).into());
         if line.strategy == *reference {
-            row.extend(["–".into(), "–".into(), "–".into()]);
+            row.extend(["–", "–", "–", "–"].map(Into::into));
         } else {
             let paired = Paired::of(samples, &line.strategy, reference)?;
             let (low, high) = paired.accuracy.interval();
@@ -182,6 +193,8 @@ pub fn table(samples: &[Sample], picked: &Picked, reference: &StrategySpec) -> R
             );
             row.push(format!("+{}/−{}", paired.won, paired.lost).into());
             row.push(probability(paired.p).into());
+            let (low, high) = paired.forwards.interval();
+            row.push(format!("{:+.2} [{low:+.2}, {high:+.2}]", paired.forwards.value).into());
         }
         table.rows.push(row);
     }
@@ -289,6 +302,9 @@ mod tests {
             ("–".into(), "1.000".into(), "+2/−1".into())
         );
         assert_eq!(cell(1, "fresh wording"), "0.0 [0.0, 49.0]");
+        // Four problems of two tasks, 2 to 5 passes instead of 10.
+        let passes = cell(1, "passes, difference");
+        assert!(passes.starts_with("-6.50 [-7.") && passes.ends_with("-5.61]"), "{passes}");
         assert!(
             table.caption.contains("the fastest that is good") && table.caption.contains("50"),
             "{}",
