@@ -43,7 +43,11 @@ impl ExampleSource for Problems<'_> {
         if stage.cut > 0.0 {
             let Problem { prompt, response, .. } = &problem;
             let cuts = Cuts::draw(stage.cut, self.config.seed, index, prompt, response);
-            return Ok(encode_cut(self.tokenizer, self.template, &problem, &cuts)?);
+            let cut = encode_cut(self.tokenizer, self.template, &problem, &cuts)?;
+            // Pieces are more tokens; what they make too long for any canvas stays whole.
+            if self.config.data.lengths.last().is_some_and(|&longest| cut.response.len() < longest) {
+                return Ok(cut);
+            }
         }
         Ok(encode(self.tokenizer, self.template, &problem)?)
     }
