@@ -63,6 +63,30 @@ fn the_library_answers_as_the_command_does() {
     }
 }
 
+/// Its assistant is inside too: what it drafts is kept as far as both agree, whatever the mixture, and barring the end of the
+/// response where nobody would write it costs no pass.
+#[test]
+fn a_second_model_is_inside_as_well() {
+    let fast = json(&["generate", "--json", "-s", "apd", PROMPT]);
+    let slow = json(&["generate", "--json", "-s", "token-order", "--eos", "none", PROMPT]);
+    assert_eq!(fast["strategy"], "apd");
+    let text = fast["text"].as_str().unwrap();
+    assert!(text.contains("14") && text.trim_end().ends_with('.'), "{text}");
+    let count = |answer: &Value, key: &str| answer["metrics"][key].as_u64().unwrap();
+    assert!(count(&fast, "assistant_rows") > 0 && count(&slow, "assistant_rows") == 0);
+    assert!(4 * count(&fast, "steps") <= count(&slow, "steps"), "{} steps", count(&fast, "steps"));
+    for r in ["apd:r=0", "apd:r=0.05"] {
+        let free = json(&["generate", "--json", "-s", r, PROMPT]);
+        let held = json(&["generate", "--json", "-s", r, "--min-new-tokens", "14", PROMPT]);
+        assert_eq!(free["canvas"], held["canvas"], "{r}");
+        assert_eq!(count(&free, "steps"), count(&held, "steps"), "{r}");
+    }
+    for refused in [["-s", "apd", "--block-length", "8"], ["-s", "copula", "--cfg", "1"]] {
+        let run = demask(&[&["generate"], &refused[..], &[PROMPT]].concat());
+        assert!(run.code != 0 && run.err.contains("leave out"), "{refused:?}: {}", run.err);
+    }
+}
+
 #[test]
 fn any_text_survives() {
     let run = demask(&["generate", "-n", "8", "naïve café 東京 \u{1F600}"]);

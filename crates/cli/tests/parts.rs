@@ -127,6 +127,31 @@ fn every_part_is_trained_used_and_refused_elsewhere() {
     let used =
         demask(&["generate", "--model", &export, "-s", "entropy-threshold", "--raw", "-n", "12", PROMPT]);
     assert_eq!(used.code, 0, "{}", used.err);
+    // The same command with other weights in the model's place is another run, whether its answers are still there or not.
+    let copied = at("copied");
+    std::fs::create_dir(&copied).unwrap();
+    let inside = |name: &str| Path::new(&copied).join(name);
+    for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(Path::new(&model).join(name), inside(name)).unwrap();
+    }
+    let asked: Vec<&str> =
+        asked.iter().map(|&word| if word == model { copied.as_str() } else { word }).collect();
+    let out = at("moved");
+    let distil = [&["train", "distill", "--batch-tokens", "80"], &asked[..], &["--out", &out]].concat();
+    assert_eq!(demask(&distil).code, 0);
+    let mut bytes = std::fs::read(inside("model.safetensors")).unwrap();
+    let last = bytes.len() - 4;
+    bytes[last] ^= 1;
+    std::fs::write(inside("model.safetensors"), bytes).unwrap();
+    let refused = demask(&distil);
+    assert!(refused.code != 0 && refused.err.contains("was made by another model"), "{}", refused.err);
+    std::fs::remove_file(Path::new(&out).join("trajectories.jsonl")).unwrap();
+    let refused = demask(&distil);
+    assert!(
+        refused.code != 0 && refused.err.contains("another config, tokenizer or start"),
+        "{}",
+        refused.err
+    );
     let unchecked = demask(&[&["train", "policy"], &asked[..], &["--out", &at("x.safetensors")]].concat());
     assert!(unchecked.code != 0 && unchecked.err.contains("task:NAME"), "{}", unchecked.err);
 }
@@ -173,6 +198,14 @@ fn rewards_and_divergences_are_learned_through_the_command() {
     let ask = ["generate", "-q", "-n", "16", "--stats", "What is 3 plus 4?"];
     let used = demask(&[&ask[..], &["-s", "policy", "--policy", &policy]].concat());
     assert!(used.code == 0 && used.err.contains("inner call"), "{}", used.err);
+    let toy = fixture();
+    let elsewhere = |flags: &[&str]| {
+        let run = demask(&[&["generate", "--model", &toy, "--prompt-ids", "5,6", "-n", "4"], flags].concat());
+        assert_ne!(run.code, 0, "{flags:?}");
+        run.err
+    };
+    let refused = elsewhere(&["-s", "policy", "--policy", &policy]);
+    assert!(refused.contains("was trained on backbone"), "{refused}");
 
     let make = ["tv-cache", "generate", "--data", "task:arith", "--limit", "12", "--masks-per-response", "1"];
     let run = demask(&[&make[..], &["--divergence", "--out", &cache]].concat());
@@ -183,9 +216,20 @@ fn rewards_and_divergences_are_learned_through_the_command() {
     assert!(run.code == 0 && run.out.contains("best constant"), "{} {}", run.out, run.err);
     let used = demask(&[&ask[..], &["-s", "mi", "--information", &information]].concat());
     assert_eq!(used.code, 0, "{}", used.err);
+    // Another backbone's is refused, in both directions.
+    let refused = elsewhere(&["-s", "mi", "--information", &information]);
+    assert!(refused.contains("belongs to another model"), "{refused}");
+    let foreign = Path::new(&toy).join("predictor_row_i_minus_1.safetensors").display().to_string();
+    let refused = demask(&[&ask[..], &["-s", "mi", "--information", &foreign]].concat());
+    assert!(refused.code != 0 && refused.err.contains("belongs to another model"), "{}", refused.err);
     // A predictor of the one is none of the other.
     let swapped = demask(&[&ask[..], &["-s", "demask", "--predictor", &information]].concat());
-    assert!(swapped.code != 0 && !swapped.err.contains("panicked"), "{}", swapped.err);
+    let why = "it predicts mutual information where total variation is needed";
+    assert!(swapped.code != 0 && swapped.err.contains(why), "{}", swapped.err);
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/checkpoint/predictor.safetensors");
+    let swapped = demask(&[&ask[..], &["-s", "mi", "--information", own]].concat());
+    let why = "it predicts total variation where mutual information is needed";
+    assert!(swapped.code != 0 && swapped.err.contains(why), "{}", swapped.err);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! Invariant: only strategies that say so ([`Needs::assistant`](crate::strategy::Needs::assistant)) are given one, so a
 //! second model never changes a token of any other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use demask_model::{Backbone, Grid, KvCache, Query, Reuse, Rows, Spec};
@@ -16,25 +17,43 @@ use crate::strategy::Draft;
 /// A causal model that assists a diffusion model.
 pub struct Assistant {
     backbone: Arc<dyn Backbone>,
+    /// The assisted model's mask, which is nothing to say.
+    mask: u32,
 }
 
 impl Assistant {
-    /// This model, for a backbone of this shape. Refused unless its rows predict the next token and it ends a text as the
-    /// backbone does; that both have the same tokenizer is for the caller to see to.
+    /// This model, for a backbone of this shape. Refused unless its rows predict the next token, it ends a text as the
+    /// backbone does and has the same mask, if it has one at all; that both have the same tokenizer is for the caller to
+    /// see to.
     pub fn new(backbone: Arc<dyn Backbone>, assisted: &Spec) -> Result<Self> {
         let spec = backbone.spec();
         let refuse = |why: String| Err(Error::Assistant(why));
         if !spec.shift.is_some() {
             return refuse("its rows predict their own position, not the next token".into());
         }
-        if spec.ids.eos.first() != assisted.ids.eos.first() {
+        let (own, ends) = (&spec.ids.eos, &assisted.ids.eos);
+        if own.first() != ends.first() {
             return refuse(format!(
                 "its end of sequence is {:?} and the model's is {:?}",
-                spec.ids.eos.first(),
-                assisted.ids.eos.first()
+                own.first(),
+                ends.first()
             ));
         }
-        Ok(Self { backbone })
+        // One that names a single end leaves open which others there are.
+        let set = |ids: &[u32]| ids.iter().copied().collect::<BTreeSet<u32>>();
+        if own.len() > 1 && ends.len() > 1 && set(own) != set(ends) {
+            return refuse(format!("its ends of sequence are {own:?} and the model's are {ends:?}"));
+        }
+        if spec.ids.has_mask() && spec.ids.mask != assisted.ids.mask {
+            return refuse(format!("its mask is {} and the model's is {}", spec.ids.mask, assisted.ids.mask));
+        }
+        Ok(Self { backbone, mask: assisted.ids.mask })
+    }
+
+    /// Whether it is described as a diffusion model. It is run causally all the same, which is right for one that was
+    /// trained so under the shape of the model it assists, and only for such a one.
+    pub fn is_described_as_diffusion(&self) -> bool {
+        self.backbone.spec().ids.has_mask()
     }
 
     /// Tokens that both models know.
@@ -73,7 +92,8 @@ pub(crate) struct Ask<'a> {
 /// its end. All must have the same assistant.
 pub(crate) fn answer(asks: &mut [Ask<'_>]) -> Result<Vec<Rows>> {
     let Some(first) = asks.first() else { return Ok(Vec::new()) };
-    let backbone = first.assisted.assistant.backbone.clone();
+    let Assistant { backbone, mask } = first.assisted.assistant.as_ref();
+    let (backbone, mask) = (backbone.clone(), *mask as usize);
     let watch = Stopwatch::start();
     let plans: Vec<Question> = asks.iter_mut().map(|ask| Question::new(ask, backbone.spec())).collect();
     let queries = asks.iter_mut().zip(&plans).map(|(ask, plan)| Query {
@@ -91,6 +111,7 @@ pub(crate) fn answer(asks: &mut [Ask<'_>]) -> Result<Vec<Rows>> {
     let vocab = backbone.spec().vocab;
     let mut logits = Vec::with_capacity(predicting.len() * vocab);
     backbone.logits(&predicting, &mut |_, chunk| logits.extend_from_slice(chunk))?;
+    logits.chunks_exact_mut(vocab).filter_map(|row| row.get_mut(mask)).for_each(|z| *z = f32::NEG_INFINITY);
     let all: usize = plans.iter().map(|plan| plan.rows.len()).sum();
     let seconds = watch.seconds();
     let mut answers = Vec::with_capacity(asks.len());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use demask_decode::observer::Recorder;
 use demask_decode::trained::Adjust;
 use demask_decode::{Canvas, Decoder, EosPolicy, Job, Options, Suppression};
-use demask_model::{Backbone, Rows};
+use demask_model::{Backbone, Query, Rows};
 use serde_json::Value;
 
 fn folder() -> std::path::PathBuf {
@@ -21,6 +21,13 @@ fn the_layer_is_that_of_the_review_code_over_three_depths() {
     let arrays = support::Arrays::open_in(&folder(), "expected.safetensors");
     let width = backbone.spec().hidden;
     let mut hidden = Rows { data: arrays.f32("forward.base_hidden"), width };
+    // What it begins with is what this engine's backbone says of the first canvas: for each position the row that predicts it.
+    let tokens = arrays.ids("forward.ids.0");
+    let all: Vec<usize> = (0..tokens.len()).collect();
+    let mut batch = [Query { tokens: &tokens, hidden: Some((&all, layer.hidden_row)), ..Query::default() }];
+    let own = backbone.forward(&mut batch).unwrap().remove(0).hidden.unwrap();
+    let worst = own.data.iter().zip(&hidden.data).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(own.len() == hidden.len() && worst < 1e-4, "{worst}");
     for depth in 1..=3 {
         let ids = arrays.ids(&format!("forward.ids.{depth}"));
         hidden = layer.forward(&backbone.embed(&ids).unwrap(), &hidden);

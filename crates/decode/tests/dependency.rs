@@ -245,6 +245,7 @@ fn files_round_trip() {
         backbone: Some("0123456789abcdef".into()),
         trained_on: Some("toy problems".into()),
         validation_mse: Some(0.0159),
+        baseline_mse: Some(0.021),
         features: vec![Feature::Top1, Feature::Entropy],
         measure: Measure::Divergence,
     };

@@ -46,7 +46,7 @@ fn no_token_differs_and_no_round_is_added() {
         for strategy in ALL.iter().map(|entry| entry.name) {
             let needs = support::spelled(strategy).parse::<demask_decode::StrategySpec>().unwrap();
             let Ok(built) = needs.build(&context) else { continue };
-            if built.needs().assistant || built.needs().window.is_some() || built.check(&options).is_err() {
+            if built.needs().window.is_some() || built.check(&options).is_err() {
                 continue;
             }
             let plain = decoded(&backbone, strategy, &options, &context);
@@ -56,6 +56,7 @@ fn no_token_differs_and_no_round_is_added() {
                     let (was, is) = (plain.totals(), ahead.totals());
                     assert_eq!(plain.canvas().tokens(), ahead.canvas().tokens(), "{strategy} {options:?}");
                     assert_eq!(was.steps, is.steps, "{strategy}");
+                    assert_eq!(was.assistant_rows, is.assistant_rows, "{strategy}");
                     assert!(is.rounds <= was.rounds && is.forwards >= is.rounds, "{strategy}: {is:?}");
                     saved += was.rounds - is.rounds;
                 }

@@ -82,6 +82,20 @@ impl Beside {
     }
 }
 
+impl Beside {
+    /// What a user should know of an assistant that was named: its config may be that of a diffusion model. One that lies in
+    /// the checkpoint's folder was put there to assist.
+    pub(crate) fn remark(&self, context: &Context) -> Option<String> {
+        let path = self.assistant.as_ref()?;
+        context.assistant.as_ref().filter(|assistant| assistant.is_described_as_diffusion())?;
+        Some(format!(
+            "{} is described as a diffusion model; as an assistant it is run causally, which is right for the folder causal \
+             of a pre-training and wrong for a model that was trained on masks alone",
+            path.display()
+        ))
+    }
+}
+
 /// Refuses a predictor of something else.
 pub(crate) fn measures(predictor: &Predictor, measure: Measure) -> std::result::Result<(), Decode> {
     let what = |measure| match measure {
@@ -122,12 +136,20 @@ fn assistant(path: &Path, assisted: &Spec, text: Option<&Text>, options: &LoadOp
     fit.map_err(|cause| Error::Predictor { path: path.to_owned(), problem: cause.to_string() })
 }
 
-/// An assistant without a tokenizer of its own, which must have as many tokens as the model.
+/// An assistant without a tokenizer of its own. That it has the model's is taken from its config, which must name as many
+/// tokens and the same special ones as far as both name them.
 fn assisting(path: &Path, backbone: Transformer, assisted: &Spec) -> Result<Assistant> {
-    let vocab = backbone.spec().vocab;
-    let fit = match vocab == assisted.vocab {
-        true => Assistant::new(Arc::new(backbone), assisted),
-        false => Err(Decode::Assistant(format!("it has {vocab} tokens and the model {}", assisted.vocab))),
+    let (vocab, own, ids) = (backbone.spec().vocab, &backbone.spec().ids, &assisted.ids);
+    let special = [("padding", own.pad, ids.pad), ("beginning of sequence", own.bos, ids.bos)];
+    let differs =
+        special.iter().find_map(|(what, a, b)| Some((what, (*a)?, (*b)?)).filter(|(_, a, b)| a != b));
+    let refuse = |why: String| Err(Decode::Assistant(why));
+    let fit = match differs {
+        _ if vocab != assisted.vocab => {
+            refuse(format!("it has {vocab} tokens and the model {}", assisted.vocab))
+        }
+        Some((what, a, b)) => refuse(format!("its {what} is {a} and the model's is {b}")),
+        None => Assistant::new(Arc::new(backbone), assisted),
     };
     fit.map_err(|cause| Error::Predictor { path: path.to_owned(), problem: cause.to_string() })
 }

@@ -142,6 +142,7 @@ impl Loader<'_> {
         let (predictor, stability) = (predictor.map(Arc::new), stability.map(Arc::new));
         let mut context = Context { predictor, stability, ..Context::default() };
         self.beside.open(place.as_deref(), &backbone, None, &self.options, &mut context)?;
+        self.remark(&context);
         Ok((backbone, context))
     }
 
@@ -159,15 +160,24 @@ impl Loader<'_> {
             #[cfg(not(feature = "embedded"))]
             _ => unreachable!("there is no other source"),
         };
-        copies.iter_mut().for_each(|copy| copy.add_eos(&text.ids().eos));
         let mut context = Context::default();
+        // Before the chat template's ends are added: an assistant's are compared with those of the config.
         self.beside.open(place.as_deref(), &copies[0], Some(&text), &self.options, &mut context)?;
+        self.remark(&context);
+        copies.iter_mut().for_each(|copy| copy.add_eos(&text.ids().eos));
         let backbone: Arc<dyn Backbone> = match copies.len() {
             1 => Arc::new(copies.remove(0)),
             _ => Arc::new(Replicas::new(copies)?),
         };
         let model = Model::new(backbone, text).with_defaults(defaults).named(name);
         Ok(model.with_context(context).with_search(predictor))
+    }
+
+    /// Tells what a user should know of what was opened beside the model.
+    fn remark(&mut self, context: &Context) {
+        if let (Some(progress), Some(remark)) = (self.progress.as_mut(), self.beside.remark(context)) {
+            progress.warn(&remark);
+        }
     }
 
     /// The folder or file, downloaded first where that is needed; `None` of the model inside.

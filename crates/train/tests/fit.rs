@@ -5,10 +5,10 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use demask_decode::dependency::{Feature, Head, Parts, Predictor};
+use demask_decode::dependency::{Feature, Head, Measure, Parts, Predictor};
 use demask_engine::Shard;
-use demask_model::checkpoint::Dtype;
-use demask_model::{HiddenRow, Rows};
+use demask_model::checkpoint::{Dtype, Store};
+use demask_model::{Backbone as _, HiddenRow, LoadOptions, Rows, Transformer};
 use demask_train::compute::Compute;
 use demask_train::fit::{Config, Examples, Fit, FitProgress, Fitted, Split, Watcher, best};
 use demask_train::predictor::Architecture;
@@ -88,6 +88,67 @@ fn it_learns_and_a_stopped_run_ends_in_the_same_bytes() {
     let other = Config { rate: 2e-3, ..config.clone() };
     let error = fit(&cache, &other, HiddenRow::IMinusOne, a.path()).run(&mut ()).unwrap_err().to_string();
     assert!(error.contains("another"), "{error}");
+}
+
+/// The same loop on divergences, for a predictor of mutual information; its file says what it predicts and how well.
+#[test]
+fn a_stopped_run_on_divergences_ends_in_the_same_bytes() {
+    let data = tempfile::tempdir().unwrap();
+    let settings = TvCacheSettings {
+        divergence: true,
+        hidden: HiddenRows::IMinusOne,
+        hidden_dtype: Stored::F32,
+        ..settings()
+    };
+    generate(&responses(24), &settings, data.path(), 8000, Shard::WHOLE);
+    let cache = Cache::open(data.path()).unwrap();
+    let config = Config { epochs: 4, target: Measure::Divergence, ..config() };
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let whole = fit(&cache, &config, HiddenRow::IMinusOne, a.path()).run(&mut ()).unwrap().unwrap();
+    for stop in [2, 9] {
+        let stopped = fit(&cache, &config, HiddenRow::IMinusOne, b.path()).run(&mut Until(stop));
+        assert!(stopped.unwrap().is_none());
+    }
+    let resumed = fit(&cache, &config, HiddenRow::IMinusOne, b.path()).run(&mut ()).unwrap().unwrap();
+    assert_same(a.path(), b.path());
+    assert_eq!(weights(&whole), weights(&resumed));
+    let error = fit(&cache, &self::config(), HiddenRow::IMinusOne, a.path()).run(&mut ()).unwrap_err();
+    assert!(error.to_string().contains("another"), "{error}");
+
+    let path = data.path().join("information.safetensors");
+    whole.parts.save(&path, Dtype::F32).unwrap();
+    let store = Store::open_file(&path).unwrap();
+    let said = |key: &str| store.metadata()[key].clone();
+    let report = &whole.report;
+    assert_eq!((said("measure"), said("demask_part")), ("kl".into(), "predictor".into()));
+    assert_eq!(said("validation_loss"), report.validation_mse.to_string());
+    assert_eq!(said("baseline_loss"), report.constant_mse.to_string());
+    assert_eq!(said("backbone"), support::backbone().fingerprint());
+    let (predictor, understood) = Predictor::load(&path).unwrap();
+    assert_eq!(predictor.metadata().baseline_mse, Some(report.constant_mse));
+    assert!(understood.summary().contains("best constant"), "{}", understood.summary());
+    let other = fixture("apd-toy/verifier");
+    let refused = predictor.check_fit(&other).unwrap_err().to_string();
+    assert!(refused.contains("belongs to another model"), "{refused}");
+    // One of the same shape with other weights.
+    let near = changed();
+    let refused = predictor.check_fit(&near).unwrap_err().to_string();
+    assert!(refused.contains("was trained on backbone"), "{refused}");
+}
+
+fn fixture(name: &str) -> Transformer {
+    Transformer::load(&support::folder().join("..").join(name), &LoadOptions::default()).unwrap()
+}
+
+/// The toy backbone with one weight changed by a bit.
+fn changed() -> Transformer {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(support::folder().join("config.json"), folder.path().join("config.json")).unwrap();
+    let mut bytes = std::fs::read(support::folder().join("model.safetensors")).unwrap();
+    let last = bytes.len() - 4;
+    bytes[last] ^= 1;
+    std::fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
+    Transformer::load(folder.path(), &LoadOptions::default()).unwrap()
 }
 
 /// Hears of every validation.

@@ -23,7 +23,7 @@ fn whole(folder: &Path, budget: usize) -> Outcome {
 #[test]
 fn rows_hold_what_the_schema_says() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = TvCacheSettings { hidden_dtype: Stored::F32, ..settings() };
+    let settings = TvCacheSettings { hidden_dtype: Stored::F32, divergence: true, ..settings() };
     let source = responses(COUNT);
     generate(&source, &settings, folder.path(), 2000, Shard::WHOLE);
     let cache = Cache::open(folder.path()).unwrap();
@@ -42,6 +42,7 @@ fn rows_hold_what_the_schema_says() {
             assert!(example.positions.iter().all(|&p| p >= example.prompt) && example.positions.len() >= 2);
             assert!(!example.revealed.contains(&mask));
             check_numbers(&backbone, &example);
+            check_divergences(&backbone, &example);
             seen += 1;
             repeated += u32::from(example.draw == 1);
         }
@@ -74,6 +75,41 @@ fn check_numbers(backbone: &dyn Backbone, example: &demask_train::tv_cache::Exam
             [Query { tokens: &canvas, hidden: Some((&example.positions, row)), ..Query::default() }];
         let hidden = backbone.forward(&mut query).unwrap().remove(0).hidden.unwrap();
         assert_eq!(stored.as_ref().unwrap().to_f32(), hidden.data);
+    }
+}
+
+/// `KL(P(X_i | x, y_j) ‖ P(X_i | x))` of every pair, from plain passes and in f64.
+fn check_divergences(backbone: &dyn Backbone, example: &demask_train::tv_cache::Example) {
+    let (mask, size) = (backbone.spec().ids.mask, example.positions.len());
+    let mut canvas = example.tokens.clone();
+    example.positions.iter().for_each(|&p| canvas[p] = mask);
+    let log_probabilities = |canvas: &[u32]| -> Vec<Vec<f64>> {
+        let mut query = [Query { tokens: canvas, predict: &example.positions, ..Query::default() }];
+        let pass = backbone.forward(&mut query).unwrap().remove(0);
+        let mut rows = Vec::new();
+        let mut keep = |_: usize, logits: &mut [f32]| {
+            for row in logits.chunks_exact(backbone.spec().vocab) {
+                let max = f64::from(row.iter().copied().fold(f32::MIN, f32::max));
+                let sum: f64 = row.iter().map(|&z| (f64::from(z) - max).exp()).sum();
+                rows.push(row.iter().map(|&z| f64::from(z) - max - sum.ln()).collect());
+            }
+        };
+        backbone.logits(&pass.predicting, &mut keep).unwrap();
+        rows
+    };
+    let before = log_probabilities(&canvas);
+    let stored = example.divergence.as_ref().unwrap().to_f32();
+    assert_eq!(stored.len(), size * size);
+    for j in 0..size {
+        let mut revealed = canvas.clone();
+        revealed[example.positions[j]] = example.revealed[j];
+        let after = log_probabilities(&revealed);
+        for i in 0..size {
+            let terms = after[i].iter().zip(&before[i]).map(|(a, b)| a.exp() * (a - b));
+            let exact = if i == j { 0.0 } else { terms.sum::<f64>() };
+            let stored = f64::from(stored[i * size + j]);
+            assert!((stored - exact).abs() <= 1e-3 * exact + 2e-6, "{i} after {j}: {stored} {exact}");
+        }
     }
 }
 

@@ -182,6 +182,8 @@ fn markdown() -> Result<String> {
          | `adjust` | `--sampler-layer FILE`, `sampler.safetensors` | `demask train adjust` |\n\
          | `policy` | `--policy FILE`, `policy.safetensors` | `demask train policy`; `--target final` for `mode=threshold` (Learn2PD) |\n\
          | `codd` | `--prior FILE`, `prior.safetensors` | `demask train prior` |\n\n\
+         An assistant is refused if its tokenizer, its ends of sequence or its mask are not the model's. A config cannot say whether \
+         a model\nof a diffusion family was trained causally, so one that is named is remarked on.\n\n\
          A part is refused on another backbone than its own. `demask train distill` changes the model itself (dParallel); any strategy \
          decodes it,\n`entropy-threshold` as published. ADAS is `discount=` of the ranked strategies. Position contrastive guidance is known \
          by its abstract\nonly, so `pcg-like` is a reconstruction and says so.\n\n",

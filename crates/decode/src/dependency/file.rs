@@ -4,8 +4,9 @@
 //! `head.N.w_q` …), `projection.first` and `projection.second`, `mix`; every matrix `[in, out]`.
 //! Metadata: `demask_predictor`, `d`, `layout`, `hidden_row` (`i` or `i-1`), `final_norm` (`after` or
 //! `before`), `merged`, `heads`, `mix`, `activation`, `scale`, `trained_on`, `validation_mse`,
-//! `backbone`, `features` (what is read after the hidden row), `measure` (`tv` or `kl`), and the `demask_part` of all trained parts. The stability head lies in the same
-//! file, see [`stability_file`]; a file may hold either head or both.
+//! `backbone`, `features` (what is read after the hidden row), `measure` (`tv` or `kl`), and of what all trained parts say
+//! `demask_part`, `validation_loss` (the same as `validation_mse`) and `baseline_loss` (that of the best constant). The
+//! stability head lies in the same file, see [`stability_file`]; a file may hold either head or both.
 //!
 //! Files of other programs are read by their names and shapes, and [`Understanding`] says what was
 //! made of them. Invariant: nothing is guessed silently; what cannot be told is refused.
@@ -209,8 +210,8 @@ impl Parts {
 
     fn about(&self) -> BTreeMap<String, String> {
         let merged = self.heads.iter().all(|h| matches!(h, Head::Merged(_)));
-        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, features, measure } =
-            &self.metadata;
+        let Metadata { hidden_row, final_norm, backbone, trained_on, features, measure, .. } = &self.metadata;
+        let Metadata { validation_mse, baseline_mse, .. } = self.metadata;
         let activation = self.projection.as_ref().map(|p| match p.activation {
             Activation::Relu => "relu",
             Activation::Silu => "silu",
@@ -230,6 +231,8 @@ impl Parts {
             ("backbone", backbone.clone()),
             ("trained_on", trained_on.clone()),
             ("validation_mse", validation_mse.map(|v| v.to_string())),
+            ("validation_loss", validation_mse.map(|v| v.to_string())),
+            ("baseline_loss", baseline_mse.map(|v| v.to_string())),
             ("features", (!features.is_empty()).then(|| Feature::list(features))),
             ("measure", Some(measure.name().into())),
             ("demask_part", Some("predictor".into())),
@@ -261,8 +264,8 @@ impl Deref for Summary<'_> {
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Metadata { hidden_row, final_norm, backbone, trained_on, validation_mse, features, measure } =
-            &self.metadata;
+        let Metadata { hidden_row, final_norm, backbone, trained_on, features, measure, .. } = &self.metadata;
+        let Metadata { validation_mse, baseline_mse, .. } = self.metadata;
         let dtypes: Vec<String> = self.dtypes.iter().map(ToString::to_string).collect();
         match self.heads {
             0 => write!(f, "no head of dependency")?,
@@ -295,6 +298,9 @@ impl fmt::Display for Summary<'_> {
         }
         if let Some(mse) = validation_mse {
             write!(f, "; validation MSE {mse}")?;
+            if let Some(mse) = baseline_mse {
+                write!(f, " (best constant {mse})")?;
+            }
         }
         if let Some(backbone) = backbone {
             write!(f, "; backbone {backbone}")?;

@@ -41,6 +41,8 @@ pub struct Metadata {
     pub trained_on: Option<String>,
     /// Validation MSE of the kept checkpoint.
     pub validation_mse: Option<f64>,
+    /// What the best constant has on the same pairs.
+    pub baseline_mse: Option<f64>,
     /// What it reads of a position besides its hidden row, after it in the row; nothing in the paper's.
     pub features: Vec<Feature>,
     /// What it predicts: total variation through a sigmoid, or a divergence through a softplus.
@@ -56,6 +58,7 @@ impl Metadata {
             backbone: None,
             trained_on: None,
             validation_mse: None,
+            baseline_mse: None,
             features: Vec::new(),
             measure: Measure::TotalVariation,
         }

@@ -331,6 +331,7 @@ impl<'a> Reading<'a> {
             backbone: self.about.get("backbone").cloned(),
             trained_on: self.about.get("trained_on").cloned(),
             validation_mse: self.number("validation_mse")?,
+            baseline_mse: self.number("baseline_loss")?,
         })
     }
 

@@ -4,7 +4,8 @@
 //!
 //! A step costs one pass and a layer and a head product for every token but the last (the reference runs it for the last
 //! too). Quirk of the reference, not kept: after the first token it may draw the mask itself; what the sampler must not
-//! write is barred throughout. It needs the hidden rows of all positions, so no cache fits it.
+//! write is barred throughout. It needs the hidden rows of all positions, so no cache fits it, and guidance would reach the
+//! first token of a step only.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,6 +54,12 @@ impl Strategy for Adjusted {
     fn check(&self, options: &Options) -> Result<()> {
         if !["none", "auto"].contains(&options.cache.name()) {
             let why = "needs the hidden rows of all positions in every step; leave out the cache".into();
+            return Err(Error::Refused { strategy: "adjust".into(), why });
+        }
+        if options.guidance != 0.0 {
+            let why = "draws all but the first token of a step from rows that guidance does not reach; leave out the \
+                       guidance"
+                .into();
             return Err(Error::Refused { strategy: "adjust".into(), why });
         }
         Ok(())

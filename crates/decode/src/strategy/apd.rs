@@ -216,10 +216,15 @@ fn noised(logits: &[f32], temperature: f64, noise: impl Fn(usize) -> f64) -> Vec
     logits.iter().enumerate().map(|(t, &z)| f64::from(z) / temperature + noise(t)).collect()
 }
 
-/// `r·ln p_D + (1 − r)·ln p_AR` at a temperature over the tokens both know, up to a constant.
+/// `r·ln p_D + (1 − r)·ln p_AR` at a temperature over the tokens both know, up to a constant. What may not be written is
+/// impossible whatever `r` is; a model without weight has no say, not even that a token is impossible (`0·(−∞)` is none).
 fn mixture(diffusion: &[f32], verifier: &[f32], r: f64, temperature: f64) -> Vec<f64> {
-    let pairs = diffusion.iter().zip(verifier);
-    pairs.map(|(&z, &v)| (r * f64::from(z) + (1.0 - r) * f64::from(v)) / temperature).collect()
+    let say = |weight: f64, logit: f32| if weight == 0.0 { 0.0 } else { weight * f64::from(logit) };
+    let mixed = |(&z, &v): (&f32, &f32)| match z {
+        f32::NEG_INFINITY => f64::NEG_INFINITY,
+        _ => (say(r, z) + say(1.0 - r, v)) / temperature,
+    };
+    diffusion.iter().zip(verifier).map(mixed).collect()
 }
 
 /// The mixture's best token, of those both models know.
@@ -255,6 +260,21 @@ mod tests {
             let want = indices(&case["accepted"]).iter().take_while(|&&a| a == 1).count();
             assert_eq!(count, want, "R = {r}");
         }
+    }
+
+    #[test]
+    fn what_may_not_be_written_is_never_the_target() {
+        let none = f32::NEG_INFINITY;
+        for r in [0.0, 0.5, 1.0] {
+            // The assistant's favourite is barred, at the first token and at another.
+            assert_eq!(greedy_target(&[none, 1.0, 3.0], &[9.0, 1.0, 2.0], r), 2, "R = {r}");
+            assert_eq!(greedy_target(&[1.0, none, 3.0], &[0.0, 9.0, 1.0], r), 2, "R = {r}");
+        }
+        // What the assistant calls impossible is so as far as it has a say.
+        for (r, want) in [(0.0, 2), (0.5, 2), (1.0, 1)] {
+            assert_eq!(greedy_target(&[3.0, 5.0, 4.0], &[none, none, 0.0], r), want, "R = {r}");
+        }
+        assert!(mixture(&[none, 1.0], &[none, none], 1.0, 0.5) == [none.into(), 2.0]);
     }
 
     /// The uniforms of the fixtures.

@@ -77,9 +77,14 @@ impl Strategy for Clad {
     }
 }
 
+/// Maximal stretches of neighbouring candidates (ascending).
+fn runs(candidates: &[usize]) -> Vec<&[usize]> {
+    candidates.chunk_by(|a, b| a + 1 == *b).collect()
+}
+
 /// The candidates (ascending) of all runs that are not the shorter of two in conflict.
 fn without_conflicts(attention: &Rows, candidates: &[usize], conflict: f32) -> Vec<usize> {
-    let runs: Vec<&[usize]> = candidates.chunk_by(|a, b| a + 1 == *b).collect();
+    let runs = runs(candidates);
     let count = runs.len();
     let mutual = |i: usize, j: usize| attention.row(i)[j].max(attention.row(j)[i]);
     let near = |a: &[usize], b: &[usize]| {
@@ -119,7 +124,11 @@ mod tests {
         let all = fixture("rivals-toy/clad.json");
         let conflict = all["conflict_abs_tau"].as_f64().unwrap() as f32;
         for case in all["cases"].as_array().unwrap() {
-            let kept = without_conflicts(&rows(&case["attention"]), &indices(&case["candidates"]), conflict);
+            let candidates = indices(&case["candidates"]);
+            let ends: Vec<[usize; 2]> =
+                runs(&candidates).iter().map(|run| [run[0], run[run.len() - 1]]).collect();
+            assert_eq!(serde_json::json!(ends), case["clusters"]);
+            let kept = without_conflicts(&rows(&case["attention"]), &candidates, conflict);
             assert_eq!(kept, indices(&case["kept"]));
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! `reference=causal` is the published choice: a second pass of the same canvas with causal attention, off a bidirectional
 //! model's habits. `reference=suffix` is ours: a second full pass in which everything right of the chunk is masked; it is
-//! left out where nothing is known there, because then it is the same.
+//! left out where nothing is known there, because then it is the same. Neither is guided, so guidance is refused.
 //!
 //! Probabilities below 1e-16 count as that. A canvas's first position, with nothing before it, is drawn from the model alone.
 //! Schedule of the published code: step k of n decodes up to `round((1 − 0.999·t)·N)`, t on a line from 1 to 1e-5.
@@ -130,6 +130,12 @@ impl Strategy for Copula {
     fn check(&self, options: &Options) -> Result<()> {
         if options.block_length.is_some() {
             let why = "draws chunks of its own from left to right; leave out the block length".into();
+            return Err(Error::Refused { strategy: "copula".into(), why });
+        }
+        if options.guidance != 0.0 {
+            let why =
+                "would compare guided marginals with a reference that is not guided; leave out the guidance"
+                    .into();
             return Err(Error::Refused { strategy: "copula".into(), why });
         }
         Ok(())

@@ -57,6 +57,9 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
+/// The share of a block's masks below which the threshold takes over.
+const SWITCH: f64 = 0.5;
+
 struct Dapd {
     layers: usize,
     /// When a block begins and when it ends.
@@ -76,7 +79,7 @@ impl Strategy for Dapd {
 
     fn select(&mut self, step: &Step<'_>) -> Result<Selection> {
         let scores = self.confidence.all(step);
-        if 2 * scores.len() < step.block.entered_with {
+        if (scores.len() as f64) < SWITCH * step.block.entered_with as f64 {
             return Ok(passing(&scores, |_| true, |i| scores[i] > self.threshold));
         }
         let attention = attention(step, "dapd")?;
@@ -146,6 +149,7 @@ mod tests {
     fn kept_positions_are_those_of_the_reference() {
         let all = fixture("rivals-toy/dapd.json");
         let number = |key: &str| all[key].as_f64().unwrap();
+        assert_eq!(number("switch_ratio"), SWITCH);
         let text = format!(
             "dapd:tau={},tau_end={},threshold={}",
             number("tau_min"),

@@ -105,11 +105,21 @@ fn margin(logits: &[f32]) -> f64 {
 
 /// `D`, row-major.
 fn interaction(rows: &Rows, top: usize) -> Vec<f64> {
+    let mut matrix = overlap(rows, top);
+    let largest = matrix.iter().copied().fold(0.0, f64::max);
+    if largest > 0.0 {
+        matrix.iter_mut().for_each(|d| *d /= largest);
+    }
+    matrix
+}
+
+/// `1 − JSD/ln 2` of every two rows, zero for a row and itself.
+fn overlap(rows: &Rows, top: usize) -> Vec<f64> {
     let distributions: Vec<Vec<f64>> = rows.data.par_chunks_exact(rows.width).map(probabilities).collect();
     let best: Vec<Vec<usize>> =
         if top == 0 { Vec::new() } else { rows.iter().map(|row| top_k(row, top)).collect() };
     let size = distributions.len();
-    let overlap = |at: usize| {
+    let alike = |at: usize| {
         let (i, j) = (at / size, at % size);
         if i == j {
             return 0.0;
@@ -127,12 +137,7 @@ fn interaction(rows: &Rows, top: usize) -> Vec<f64> {
         };
         1.0 - divergence / std::f64::consts::LN_2
     };
-    let mut matrix: Vec<f64> = (0..size * size).into_par_iter().map(overlap).collect();
-    let largest = matrix.iter().copied().fold(0.0, f64::max);
-    if largest > 0.0 {
-        matrix.iter_mut().for_each(|d| *d /= largest);
-    }
-    matrix
+    (0..size * size).into_par_iter().map(alike).collect()
 }
 
 fn probabilities(logits: &[f32]) -> Vec<f64> {
@@ -159,10 +164,13 @@ mod tests {
         let cases = fixture("rivals-toy/formulas.json");
         for case in cases["mean_field"].as_array().unwrap() {
             let logits = rows(&case["logits"]);
-            for (number, (got, want)) in
-                interaction(&logits, 0).iter().zip(rows(&case["interaction"]).data).enumerate()
+            for (name, matrix) in [("overlap", overlap(&logits, 0)), ("interaction", interaction(&logits, 0))]
             {
-                assert!((got - f64::from(want)).abs() < 1e-5, "{number}: {got} {want}");
+                let want = rows(&case[name]).data;
+                assert_eq!(matrix.len(), want.len());
+                for (number, (got, want)) in matrix.iter().zip(want).enumerate() {
+                    assert!((got - f64::from(want)).abs() < 1e-5, "{name} {number}: {got} {want}");
+                }
             }
             for (iterations, want) in case["commit_scores"].as_array().unwrap().iter().enumerate() {
                 let got = commit_scores(&logits, iterations, 0);

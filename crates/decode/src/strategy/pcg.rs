@@ -100,6 +100,11 @@ mod tests {
         // e^{-0.5} ≈ 0.607: 0.5, 0.8·0.607 ≈ 0.485, 0.99·0.368 ≈ 0.364.
         assert_eq!(chosen("pcg:lambda=0.5,k=2", &[0.5, 0.8, 0.99]).0, [0, 1]);
         assert_eq!(chosen("pcg:lambda=0", &[0.5, 0.8, 0.8]).0, [1]);
+        // Without bound it is left to right, however sure the others are.
+        let far_right = [0.02, 0.3, 0.6, 0.9, 0.999];
+        for k in 1..=5 {
+            assert_eq!(chosen(&format!("pcg:lambda=1e6,k={k}"), &far_right).0, (0..k).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -320,8 +320,9 @@ mod tests {
             let (_, _, bytes) = expected.bytes(&format!("{name}.mask")).unwrap();
             let masked: Vec<bool> = bytes.chunks_exact(4).map(|b| b[0] == 1).collect();
             let got = policy.logits(&masked, &get("confidence"), get("timestep")[0]);
+            // The numbers carry the rounding of f32: the same forward in f64 is up to 5.4e-6 away from them.
             for (got, want) in got.iter().zip(get("logits")) {
-                assert!((got - want).abs() < 2e-5, "{name}: {got} {want}");
+                assert!((got - want).abs() < 8e-6, "{name}: {got} {want}");
             }
         }
     }

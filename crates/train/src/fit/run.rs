@@ -245,6 +245,7 @@ impl Fit<'_> {
             backbone: Some(self.cache.header().backbone.clone()),
             trained_on: Some(self.trained_on.to_owned()),
             validation_mse: Some(*mse),
+            baseline_mse: Some(report.constant_mse),
             measure: self.config.target,
             ..Metadata::new(self.row)
         };

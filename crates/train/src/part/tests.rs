@@ -79,6 +79,8 @@ fn adjusts_loss_and_gradient_are_those_of_the_review_code() {
     for (got, want) in parts.iter().zip(want.as_array().unwrap()) {
         assert!((got - want.as_f64().unwrap()).abs() < 1e-4, "{parts:?} {want}");
     }
+    let (sum, want) = (parts.iter().sum::<f64>(), json("adjust-toy/expected.json")["loss"]["value"].as_f64());
+    assert!((sum - want.unwrap()).abs() < 1e-4, "{sum} {want:?}");
     let want = Store::open_file(fixtures().join("adjust-toy/grad.safetensors")).unwrap();
     for slot in slots.all() {
         let want = floats(&want, &format!("grad.{}", slot.name));
@@ -150,6 +152,9 @@ fn grpos_loss_and_gradient_are_those_of_the_published_code() {
         assert!((got - want).abs() < 1e-6, "{rewards:?}");
     }
     let mean = rewards.iter().sum::<f64>() / rewards.len() as f64;
+    for (reward, want) in rewards.iter().zip(numbers("advantages")) {
+        assert!((reward - mean - want).abs() < 1e-6, "{} {want}", reward - mean);
+    }
     let rollout = |group: usize| {
         let get = |part: &str| format!("rollout.{group}.{part}");
         let bits = |part: &str| -> Vec<bool> { ints(&store, &get(part)).iter().map(|&b| b == 1).collect() };
@@ -167,6 +172,16 @@ fn grpos_loss_and_gradient_are_those_of_the_published_code() {
         }
     };
     let rollouts: Vec<Rollout> = (0..4).map(rollout).collect();
+    // How undecided the masks are that could be taken: the mean over each decoding's, then over the decodings.
+    let undecided = |rollout: &Rollout| {
+        let logits = network.logits(&rollout.inputs).unwrap().to_vec2::<f32>().unwrap().concat();
+        let open = logits.iter().zip(&rollout.open).filter(|(_, open)| **open);
+        let each = open.map(|(&b, _)| 1.0 / (1.0 + f64::from(-b).exp()));
+        let each: Vec<f64> = each.map(|s| -s * s.ln() - (1.0 - s) * (1.0 - s).ln()).collect();
+        each.iter().sum::<f64>() / each.len() as f64
+    };
+    let entropy = rollouts.iter().map(undecided).sum::<f64>() / rollouts.len() as f64;
+    assert!((entropy - numbers("entropy")[0]).abs() < 1e-6, "{entropy}");
     let loss = loss(&network, &rollouts, 0.5).unwrap();
     let want = case["loss"].as_f64().unwrap();
     assert!((f64::from(loss.to_scalar::<f32>().unwrap()) - want).abs() < 1e-5, "{loss} {want}");

@@ -98,8 +98,8 @@ impl Run<'_> {
     pub fn train(&self, source: &mut dyn ExampleSource, watcher: &mut dyn Watcher) -> Result<Outcome> {
         let layout = Layout::new(self.spec)?;
         let _lock = Lock::take(self.folder)?;
-        let states = self.folder.join("state");
-        let mut state = match State::newest(&states, |step| self.identity(step), layout.len())? {
+        let (states, start) = (self.folder.join("state"), self.begun_from()?);
+        let mut state = match State::newest(&states, |step| self.identity(step, &start), layout.len())? {
             Some(state) => state,
             None => State::new(Moments::new(self.first_weights(&layout)?, &self.config.optimizer)),
         };
@@ -139,7 +139,7 @@ impl Run<'_> {
             if late || stop || state.step == self.config.steps() {
                 // The curve first: points beyond a state are dropped on resume, missing ones could not be made up.
                 curve.write(self.folder)?;
-                state.save(&states, &self.identity(state.step))?;
+                state.save(&states, &self.identity(state.step, &start))?;
                 saved = Instant::now();
             }
             if stop {
@@ -238,10 +238,19 @@ impl Run<'_> {
         Ok(parameters)
     }
 
+    /// Where the weights began. A model that learns from its own answers asks the start for them again when it goes on, so
+    /// there it is the weights themselves; others need them for the first update only.
+    fn begun_from(&self) -> Result<String> {
+        let Some(start) = self.start else { return Ok(String::new()) };
+        let own = self.config.stage.iter().any(|stage| stage.objective == Objective::Certainty);
+        let weights =
+            if own { format!(" {}", Store::open(start)?.fingerprint(self.spec)) } else { String::new() };
+        Ok(format!("{}{weights}", start.display()))
+    }
+
     /// What a state saved after `step` updates must have in common with this run.
-    fn identity(&self, step: u64) -> String {
+    fn identity(&self, step: u64, start: &str) -> String {
         let spec = self.spec;
-        let start = self.start.map(|start| start.display().to_string()).unwrap_or_default();
         format!("{} vocabulary {} ids {:?} start {start}", self.config.identity(step), spec.vocab, spec.ids)
     }
 }

@@ -9,6 +9,7 @@ use demask_model::{Spec, SpecialIds, Transformer};
 
 use super::*;
 use crate::compute::Compute;
+use crate::distill::Distillation;
 
 /// `a + b = c` with one token per number: prompt `[10+a, 10+b]`, response `[10+a+b, 10+a]`.
 pub(crate) struct Sums;
@@ -110,6 +111,46 @@ fn a_stopped_run_continues_as_if_never_stopped() {
     // A finished run does nothing more.
     assert!(train(&parts, &config, u64::MAX).1.is_empty());
     assert_eq!(Spec::from_folder(&parts.join("export")).unwrap(), spec());
+}
+
+/// A model that learns from its own answers goes on from the weights it began with, not from whatever lies there now.
+#[test]
+fn own_answers_are_those_of_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config();
+    train(&folder.path().join("a"), &config, 25);
+    let start = folder.path().join("a/causal");
+    let own = Distillation {
+        seed: 0,
+        length: 8,
+        steps: 6,
+        rate: 1e-4,
+        entropy: None,
+        block: None,
+        batch_tokens: 80,
+    };
+    let own = own.config(&spec());
+    let go = |config: &Config, name: &str, stop: u64| {
+        let (spec, folder) = (spec(), folder.path().join(name));
+        let (start, compute) = (Some(start.as_path()), Compute::CPU);
+        let run = Run { config, spec: &spec, folder: &folder, tokenizer: None, start, compute };
+        run.train(&mut Sums, &mut StopAt(stop, Vec::new())).map(|outcome| outcome.step)
+    };
+    let change_a_bit = || {
+        let path = start.join("model.safetensors");
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 2;
+        bytes[last] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    };
+    assert_eq!((go(&own, "own", 2).unwrap(), go(&config, "more", 2).unwrap()), (2, 2));
+    change_a_bit();
+    let refused = go(&own, "own", u64::MAX).unwrap_err().to_string();
+    assert!(refused.contains("another config, tokenizer or start"), "{refused}");
+    // Other trainings needed it for their first update only.
+    assert_eq!(go(&config, "more", 4).unwrap(), 4);
+    change_a_bit();
+    assert_eq!(go(&own, "own", u64::MAX).unwrap(), 6);
 }
 
 #[test]
