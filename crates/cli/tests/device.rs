@@ -169,7 +169,29 @@ fn two_replicas_validate_as_one() {
     ] {
         let one = validate("candle", what);
         assert!(!one.is_empty(), "{what:?}");
-        assert!(one == validate("candle,candle", what), "{what:?}");
+        let two = validate("candle,candle", what);
+        assert_eq!(one.len(), two.len(), "{what:?}");
+        for (one, two) in one.iter().zip(&two) {
+            same_numbers(one, two);
+        }
+    }
+}
+
+/// Texts that differ in the last digits of their numbers at most: products of the reference device depend in the last bit on how many
+/// rows are asked for together, which is what replicas change.
+fn same_numbers(one: &(String, Vec<u8>), two: &(String, Vec<u8>)) {
+    if one == two {
+        return;
+    }
+    let words = |bytes: &[u8]| -> Vec<String> {
+        let text = std::str::from_utf8(bytes).expect("a text");
+        text.split(|c: char| !c.is_alphanumeric() && !"+-.".contains(c)).map(str::to_owned).collect()
+    };
+    let (left, right) = (words(&one.1), words(&two.1));
+    assert_eq!((&one.0, left.len()), (&two.0, right.len()));
+    for (a, b) in left.iter().zip(&right) {
+        let near = matches!((a.parse::<f64>(), b.parse::<f64>()), (Ok(a), Ok(b)) if (a - b).abs() < 2e-5);
+        assert!(a == b || near, "{}: {a} and {b}", one.0);
     }
 }
 

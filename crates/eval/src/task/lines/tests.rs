@@ -76,7 +76,8 @@ fn prompts_are_whole_and_name_every_item() {
             let unique: HashSet<&String> = queue.given.iter().collect();
             assert_eq!(unique.len(), queue.given.len(), "{}", problem.prompt);
             for item in queue.given.iter().chain(&queue.expected).filter(|_| queue.wanted != Wanted::Count) {
-                let told = problem.prompt.to_lowercase().contains(&item.to_lowercase());
+                // An untidy prompt may have two spaces within an item of two words.
+                let told = problem.prompt.replace("  ", " ").to_lowercase().contains(&item.to_lowercase());
                 assert!(told, "{item} is not in {}", problem.prompt);
             }
         }

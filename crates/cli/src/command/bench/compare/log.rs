@@ -94,10 +94,14 @@ impl Log {
         }
         let cost = measure()?;
         let entry = Entry { asked: self.asked.clone(), layers, engine: engine.to_owned(), round, cost };
+        // As it will be read again: numbers that went through their digits may differ in the last bit.
+        let line = serde_json::to_string(&entry)?;
+        let entry: Entry = serde_json::from_str(&line)?;
+        let cost = entry.cost;
         if let Some(path) = &self.path {
             let context = || format!("cannot write {}", path.display());
             let mut file = OpenOptions::new().create(true).append(true).open(path).with_context(context)?;
-            writeln!(file, "{}", serde_json::to_string(&entry)?).with_context(context)?;
+            writeln!(file, "{line}").with_context(context)?;
         }
         self.known.push(entry);
         Ok(Some(cost))
