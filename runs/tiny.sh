@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the embedded model from nothing into FOLDER (about twelve hours on two cores); every step continues where it was
+# Makes the embedded model from nothing into FOLDER (about seventeen hours on two cores); every step continues where it was
 # stopped. What FOLDER/tiny holds in the end is what crates/tiny/checkpoint holds.
 #   runs/tiny.sh [FOLDER]
 set -euo pipefail
