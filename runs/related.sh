@@ -109,7 +109,8 @@ expect() {
 
 everything() {
   if [ "${ESTIMATE:-0}" = 0 ]; then : > "$OUT/trained.txt"; fi
-  # Like the predictor that DEMASK has (runs/tiny.sh): as many responses and masks, the same network.
+  # Like the predictor that DEMASK has (runs/tiny.sh): as many responses and masks, the same network, of
+  # either hidden row the better one.
   local network=(--config "$ROOT/configs/predictor-tiny.toml")
   local cached=(--data "$TEXTS" --limit "$(much 48 300 1500)" --masks-per-response 2 --gamma 0.97 --pad-to 24,32,48,64,104)
   if [ $TRY = 1 ]; then network=(--epochs 1 --validation 0.2); fi
@@ -118,10 +119,10 @@ everything() {
     "${network[@]}" "${MODEL[@]}" --out "$PARTS/information.safetensors"
   timed "ADJUST: layer" "$PARTS/sampler.safetensors" train adjust --limit "$(much 8 100 600)" --steps "$(much 4 100 800)" \
     "${MODEL[@]}" --out "$PARTS/sampler.safetensors"
-  timed "policy: by reward (GRPO)" "$PARTS/policy.safetensors" train policy --limit "$(much 8 200 2000)" --steps "$(much 2 20 100)" \
+  timed "policy: by reward (GRPO)" "$PARTS/policy.safetensors" train policy --limit "$(much 8 200 2000)" --steps "$(much 2 20 60)" \
     --batch "$(much 1 4 4)" --group "$(much 2 8 8)" --held "$(much 4 24 48)" "${MODEL[@]}" --out "$PARTS/policy.safetensors"
   timed "Learn2PD: what is finally written" "$PARTS/final.safetensors" train policy --target final --limit "$(much 8 100 600)" \
-    --steps "$(much 4 200 1000)" "${MODEL[@]}" --out "$PARTS/final.safetensors"
+    --steps "$(much 4 200 300)" "${MODEL[@]}" --out "$PARTS/final.safetensors"
   timed "CoDD: prior" "$PARTS/prior.safetensors" train prior --limit "$(much 24 500 2000)" --steps "$(much 4 100 400)" \
     "${MODEL[@]}" --out "$PARTS/prior.safetensors"
   timed "dParallel: distillation" "$PARTS/distilled" train distill --limit "$(much 8 100 600)" --steps "$(much 2 50 400)" \
