@@ -28,16 +28,16 @@ pub(crate) struct Tile<'a, D: Dot> {
 #[derive(Clone, Copy)]
 pub(crate) struct Panel<'a, D: Dot> {
     pub(crate) weights: &'a [D::Weight],
-    pub(crate) scales: [f32; COLS],
+    pub(crate) scales: &'a [f32; COLS],
     /// Of weights of four bits: their sums start from minus eight times the sum of the row.
-    pub(crate) offsets: Option<[f32; COLS]>,
+    pub(crate) offsets: Option<&'a [f32; COLS]>,
     pub(crate) starts: [i32; COLS],
 }
 
 impl<D: Dot> Panel<'_, D> {
     /// None.
     pub(crate) const EMPTY: Self =
-        Self { weights: &[], scales: [0.0; COLS], offsets: None, starts: [0; COLS] };
+        Self { weights: &[], scales: &[0.0; COLS], offsets: None, starts: [0; COLS] };
 }
 
 impl<D: Dot> Tile<'_, D> {
@@ -54,10 +54,11 @@ impl<D: Dot> Tile<'_, D> {
         assert!(shifted || self.panels.iter().all(|p| p.offsets.is_none()), "offsets for all panels or none");
         let (tiles, rest) = (rows / D::ROWS, rows % D::ROWS);
         let (ahead, share) = self.ahead();
+        let all = tiles + usize::from(rest > 0);
         let mut call = Call::<D> {
             ahead,
-            share,
-            tiles: tiles + usize::from(rest > 0),
+            share: share / all.max(1),
+            by: share * Ahead::STEPS / (all * self.steps).max(1),
             tile: 0,
             steps: self.steps,
             acts: self.acts.as_ptr(),
@@ -78,7 +79,7 @@ impl<D: Dot> Tile<'_, D> {
             call.weights[v] = panel.weights.as_ptr().wrapping_add(col * D::STEP);
             call.weight_scales[v] = panel.scales.as_ptr().wrapping_add(col);
             call.weight_starts[v] = panel.starts.as_ptr().wrapping_add(col);
-            if let (Some(to), Some(offsets)) = (&mut call.weight_offsets, &panel.offsets) {
+            if let (Some(to), Some(offsets)) = (&mut call.weight_offsets, panel.offsets) {
                 to[v] = offsets.as_ptr().wrapping_add(col);
             }
         }
@@ -125,11 +126,11 @@ struct Call<D: Dot> {
     weight_offsets: Option<[*const f32; MOST_VECTORS]>,
     c: *mut f32,
     c_row: usize,
-    /// Where each vector's share of what comes next begins, and its bytes.
+    /// Where each vector's share of what comes next begins, the bytes of it that each of the tiles below each other
+    /// fetches, how many after each [`Ahead::STEPS`], and which tile is next.
     ahead: [*const u8; MOST_VECTORS],
     share: usize,
-    /// Tiles below each other, which divide that between them, and which of them is next.
-    tiles: usize,
+    by: usize,
     tile: usize,
 }
 
@@ -198,11 +199,7 @@ impl<D: Dot> Call<D> {
                     *sum = dot.start(*self.starts.add(i), self.weight_starts[v]);
                 }
             }
-            let ahead = Ahead {
-                from: self.ahead,
-                at: self.share * self.tile / self.tiles,
-                by: self.share * Ahead::STEPS / (self.tiles * self.steps).max(1),
-            };
+            let ahead = Ahead { from: self.ahead, at: self.share * self.tile, by: self.by };
             dot.steps(&mut sum, self.acts, self.weights, self.steps, ahead);
             for (i, sum) in sum.iter().enumerate() {
                 let (scale, c) = (*self.scales.add(i), self.c.add(i * self.c_row));

@@ -6,6 +6,7 @@ use super::acts::Acts;
 use super::{Of, Output};
 use crate::arch::{COLS, Dot, DotOp, MOST_VECTORS, Op, Simd};
 use crate::memory::Scratch;
+use crate::ops::quantize::Places;
 use crate::ops::silu_gate::gated;
 use crate::tile_bytes::{Panel, Tile};
 
@@ -31,7 +32,7 @@ impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
 
     #[inline(always)]
     fn eval(self, dot: D) {
-        let layout = self.acts.layout;
+        let (layout, places) = (self.acts.layout, self.acts.layout.places());
         let together = D::VECTORS * D::LANES / COLS;
         let most = self.output.block_panels::<D>();
         let mut sums = Scratch::take(D::BLOCK_ROWS.min(self.rows.len()) * most * COLS);
@@ -53,8 +54,10 @@ impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
                 let start = (turn.unit.start - block.start) * COLS * rows.len();
                 let mine = &mut sums[start..start + turn.unit.len() * COLS * rows.len()];
                 if layout.groups() > 0 {
-                    let next = ahead.next().map_or([[].as_slice(); MOST_VECTORS], |next| self.packed(&next));
-                    self.group(dot, &turn, next, rows.clone(), buffer.slice(), mine);
+                    let next = ahead
+                        .next()
+                        .map_or([[].as_slice(); MOST_VECTORS], |next| self.packed(&places, &next));
+                    self.group(dot, &places, &turn, next, rows.clone(), buffer.slice(), mine);
                 }
                 if turn.ends_block(groups) {
                     match self.output.of {
@@ -158,11 +161,11 @@ impl Iterator for Turns {
 impl<D: Dot> RowsByPanels<'_, D> {
     /// The packed weights of a turn.
     #[inline(always)]
-    fn packed(&self, turn: &Turn) -> [&[u8]; MOST_VECTORS] {
+    fn packed(&self, places: &Places, turn: &Turn) -> [&[u8]; MOST_VECTORS] {
         let mut packed: [&[u8]; MOST_VECTORS] = [&[]; MOST_VECTORS];
         for (packed, panel) in packed.iter_mut().zip(turn.unit.clone()) {
             let (w, panel) = self.output.panel(panel);
-            *packed = w.group_bytes(panel, turn.group);
+            *packed = w.group_bytes(places, panel, turn.group);
         }
         packed
     }
@@ -172,6 +175,7 @@ impl<D: Dot> RowsByPanels<'_, D> {
     fn group(
         &self,
         dot: D,
+        places: &Places,
         turn: &Turn,
         next: [&[u8]; MOST_VECTORS],
         rows: Range<usize>,
@@ -179,21 +183,22 @@ impl<D: Dot> RowsByPanels<'_, D> {
         sums: &mut [f32],
     ) {
         let (group, panels) = (turn.group, turn.unit.clone());
-        let Acts { m, layout, data, scales, starts } = self.acts;
-        let filled = layout.filled(group);
+        let Acts { m, data, scales, starts, .. } = self.acts;
+        let filled = places.filled(group);
         let whole = |rows: usize| rows.next_multiple_of(D::ROWS);
         let acts =
-            &data[layout.start(group) * whole(m) + rows.start * filled..][..whole(rows.len()) * filled];
+            &data[places.start(group) * whole(m) + rows.start * filled..][..whole(rows.len()) * filled];
         let (at, count) = (group * m + rows.start, rows.len());
 
+        let mut rooms = [[[0.0; COLS]; 2]; MOST_PANELS];
         let mut operands = [Panel::<D>::EMPTY; MOST_PANELS];
-        for (operand, panel) in operands.iter_mut().zip(panels.clone()) {
+        for ((operand, room), panel) in operands.iter_mut().zip(&mut rooms).zip(panels.clone()) {
             let (w, panel) = self.output.panel(panel);
             let wanted = if D::PREPARES { filled * COLS } else { 0 };
             let (mine, rest) = std::mem::take(&mut buffer).split_at_mut(wanted);
             buffer = rest;
-            operand.weights = dot.prepare(w.group_bytes(panel, group), mine, &mut operand.starts);
-            (operand.scales, operand.offsets) = w.group_scales(dot.float(), panel, group);
+            operand.weights = dot.prepare(w.group_bytes(places, panel, group), mine, &mut operand.starts);
+            (operand.scales, operand.offsets) = w.group_scales(dot.float(), places, panel, group, room);
         }
         let tile = Tile {
             steps: filled / D::STEP,

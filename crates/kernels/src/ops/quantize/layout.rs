@@ -86,6 +86,14 @@ impl Layout {
         self.groups().checked_sub(1).map_or(0, |last| self.start(last) + self.filled(last))
     }
 
+    /// Where groups lie, worked out once.
+    pub(crate) fn places(&self) -> Places {
+        let groups = self.groups();
+        let (whole, last) = (self.start(1), groups.checked_sub(1).map_or(0, |last| self.filled(last)));
+        let (whole_bytes, last_bytes) = (self.bytes(whole), self.bytes(last));
+        Places { groups, whole, last, whole_bytes, last_bytes, panel_bytes: self.bytes(self.depth()) }
+    }
+
     /// Bytes that this many packed depths of a panel take.
     pub(super) fn bytes(&self, depths: usize) -> usize {
         let factors = if self.bits == Bits::FourScaled { depths.div_ceil(CHUNK) * COLS * DEPTH } else { 0 };
@@ -116,5 +124,46 @@ impl Layout {
     pub(super) fn factor_place(&self, col: usize, depth: usize) -> usize {
         let chunk = depth / CHUNK * (1 + CHUNK / NIBBLE_DEPTH);
         (chunk * COLS + col) * DEPTH + depth % CHUNK / SUB
+    }
+}
+
+/// Where the groups of a panel lie. The divisions that [`Layout`] makes to tell it would cost as much as the products of a
+/// group with eight rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    groups: usize,
+    /// Packed depths of the last group, and of every other.
+    last: usize,
+    whole: usize,
+    last_bytes: usize,
+    whole_bytes: usize,
+    panel_bytes: usize,
+}
+
+impl Places {
+    /// Packed depths of a group.
+    #[inline(always)]
+    pub(crate) fn filled(&self, group: usize) -> usize {
+        if group + 1 == self.groups { self.last } else { self.whole }
+    }
+
+    /// First packed depth of a group.
+    #[inline(always)]
+    pub(crate) fn start(&self, group: usize) -> usize {
+        group * self.whole
+    }
+
+    /// The bytes of a group among those of all panels.
+    #[inline(always)]
+    pub(super) fn bytes(&self, panel: usize, group: usize) -> Range<usize> {
+        let start = panel * self.panel_bytes + group * self.whole_bytes;
+        start..start + if group + 1 == self.groups { self.last_bytes } else { self.whole_bytes }
+    }
+
+    /// The scales of a group among those of all panels.
+    #[inline(always)]
+    pub(super) fn scales(&self, panel: usize, group: usize) -> Range<usize> {
+        let start = (panel * self.groups + group) * COLS;
+        start..start + COLS
     }
 }

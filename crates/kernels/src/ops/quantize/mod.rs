@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 pub(crate) use bytes::Step;
 use half::f16;
-pub(crate) use layout::Layout;
+pub(crate) use layout::{Layout, Places};
 use thiserror::Error;
 
 use crate::arch::generic::Generic;
@@ -218,10 +218,11 @@ impl<'a> QuantizedWeights<'a> {
         assert!(row < layout.n, "row {row} of {}", layout.n);
         let (panel, col) = (row / COLS, row % COLS);
         let zero = f32::from(layout.bits.zero() & layout.bits.mask());
-        let mut out = Vec::with_capacity(layout.k);
+        let (places, mut out) = (layout.places(), Vec::with_capacity(layout.k));
         for group in 0..layout.groups() {
-            let bytes = self.group_bytes(panel, group);
-            let (scales, offsets) = self.group_scales(Generic, panel, group);
+            let bytes = self.group_bytes(&places, panel, group);
+            let room = &mut [[0.0; COLS]; 2];
+            let (scales, offsets) = self.group_scales(Generic, &places, panel, group, room);
             for d in 0..layout.depths(group).len() {
                 let (byte, shift) = layout.place(col, d);
                 let n = f32::from(bytes[byte] >> shift & layout.bits.mask());
@@ -241,29 +242,32 @@ impl<'a> QuantizedWeights<'a> {
         self.layout
     }
 
-    pub(crate) fn group_bytes(&self, panel: usize, group: usize) -> &[u8] {
-        let layout = &self.layout;
-        let start = panel * layout.bytes(layout.depth()) + layout.bytes(layout.start(group));
-        &self.packed[start..start + layout.bytes(layout.filled(group))]
+    /// The packed weights of a group, whose places are those of the layout.
+    #[inline(always)]
+    pub(crate) fn group_bytes(&self, places: &Places, panel: usize, group: usize) -> &[u8] {
+        &self.packed[places.bytes(panel, group)]
     }
 
-    /// Scales and offsets of a group's columns.
+    /// Scales and offsets of a group's columns: where they are if they are in single precision, else widened to `room`.
     #[inline(always)]
-    pub(crate) fn group_scales<S: Simd>(
-        &self,
+    pub(crate) fn group_scales<'s, S: Simd>(
+        &'s self,
         simd: S,
+        places: &Places,
         panel: usize,
         group: usize,
-    ) -> ([f32; COLS], Option<[f32; COLS]>) {
-        let start = (panel * self.layout.groups() + group) * COLS;
+        room: &'s mut [[f32; COLS]; 2],
+    ) -> (&'s [f32; COLS], Option<&'s [f32; COLS]>) {
+        let at = places.scales(panel, group);
+        let [scales_room, offsets_room] = room;
         match &self.scales {
-            Scales::Single(scales) => (widen(simd, &scales[start..start + COLS]), None),
+            Scales::Single(scales) => (scales[at].first_chunk().expect("scales of all columns"), None),
             Scales::Half(scales, None) | Scales::Factored(scales) => {
-                (widen(simd, &scales[start..start + COLS]), None)
+                (widen(simd, &scales[at], scales_room), None)
             }
             Scales::Half(scales, Some(offsets)) => {
-                let offsets = widen(simd, &offsets[start..start + COLS]);
-                (widen(simd, &scales[start..start + COLS]), Some(offsets))
+                let scales = widen(simd, &scales[at.clone()], scales_room);
+                (scales, Some(widen(simd, &offsets[at], offsets_room)))
             }
         }
     }
@@ -271,12 +275,11 @@ impl<'a> QuantizedWeights<'a> {
 
 /// The numbers of a group's columns in single precision.
 #[inline(always)]
-fn widen<S: Simd, T: Element>(simd: S, of: &[T]) -> [f32; COLS] {
+fn widen<'s, S: Simd, T: Element>(simd: S, of: &[T], to: &'s mut [f32; COLS]) -> &'s [f32; COLS] {
     assert!(of.len() == COLS);
-    let mut out = [0.0; COLS];
     for i in (0..COLS).step_by(8) {
         // SAFETY: both have `COLS` elements, a multiple of eight.
-        unsafe { simd.copy8(of.as_ptr().add(i), out.as_mut_ptr().add(i)) };
+        unsafe { simd.copy8(of.as_ptr().add(i), to.as_mut_ptr().add(i)) };
     }
-    out
+    to
 }
