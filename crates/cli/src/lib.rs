@@ -28,6 +28,7 @@ pub mod host;
 mod machine;
 mod masked;
 mod measured;
+mod misplaced;
 mod progress;
 mod replay;
 mod shard;
@@ -39,7 +40,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use demask::eval::Remedy;
 use host::Host;
 
@@ -94,7 +95,10 @@ enum Command {
 
 /// The program.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match read(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(code) => return ExitCode::from(code),
+    };
     match &cli.command {
         Command::SandboxExec(args) => return command::sandbox_exec::run(args),
         Command::TemplateExec => return demask::model::text::template_worker(),
@@ -107,20 +111,33 @@ pub fn main() -> ExitCode {
 /// The program inside another one: its exit code. `worker` is what renders templates of strangers, called with these
 /// arguments; it has to call [`demask::model::text::template_worker`].
 pub fn program(args: impl IntoIterator<Item = OsString>, worker: (PathBuf, Vec<String>)) -> u8 {
-    match Cli::try_parse_from(args) {
+    match read(args) {
         Ok(cli) => run_whole(cli, Some(worker)),
-        Err(error) => {
-            let _ = error.print();
-            u8::try_from(error.exit_code()).unwrap_or(2)
-        }
+        Err(code) => code,
     }
+}
+
+/// Reads the flags; the exit code where there is nothing to run, after printing why.
+fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, u8> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    Cli::try_parse_from(&args).map_err(|error| {
+        match misplaced::parameter(&error, &args, Cli::command()) {
+            Some(sentence) => eprintln!("error: {sentence}"),
+            None => drop(error.print()),
+        }
+        u8::try_from(error.exit_code()).unwrap_or(2)
+    })
 }
 
 /// Runs one of the long commands (eval, lab, sweep, tv-cache, train, predictor, validate) for a program. `args` are those of the
 /// command line, without its name.
 pub fn call(args: &[String], host: &mut Host<'_>) -> anyhow::Result<()> {
     let name = std::iter::once("demask");
-    let cli = Cli::try_parse_from(name.chain(args.iter().map(String::as_str))).map_err(|error| {
+    let args_os: Vec<OsString> = name.chain(args.iter().map(String::as_str)).map(OsString::from).collect();
+    let cli = Cli::try_parse_from(&args_os).map_err(|error| {
+        if let Some(sentence) = misplaced::parameter(&error, &args_os, Cli::command()) {
+            return Usage(sentence);
+        }
         let text = error.render().to_string();
         let sentence = text.split("\n\n").next().unwrap_or_default().trim();
         Usage(sentence.strip_prefix("error: ").unwrap_or(sentence).to_owned())

@@ -14,7 +14,7 @@ use demask::decode::replay::{Place, Replay};
 use demask::decode::trace::Trace;
 use demask::model::text::Tokenizer;
 
-use crate::view::besides;
+use crate::view::{Shown, besides, pieces};
 
 /// One recorded decoding.
 pub struct Panel {
@@ -109,23 +109,19 @@ impl Panel {
         let mut page = vec![vec![Piece::new(&self.title, Some(Color::Cyan), true, width)]];
         let Some((number, places, line)) = self.at(step) else { return page };
         let mut wrap = Wrap { lines: vec![Vec::new()], column: 0, width };
-        let mut previous = None;
-        for place in places {
+        let shown = places.iter().map(|place| {
             let newest = place.is_written_by(number);
             match *place {
-                Place::Masked { .. } => {
-                    wrap.put("░", Some(Color::DarkGrey), false);
-                    previous = None;
-                }
-                Place::Filled { .. } => wrap.put("·", Some(Color::DarkGrey), false),
+                Place::Masked { .. } => Shown::Masked,
+                Place::Filled { .. } => Shown::End { newest: false },
                 Place::Given { token } | Place::Committed { token, .. } if self.eos.contains(&token) => {
-                    wrap.put("·", Some(Color::DarkGrey), newest);
+                    Shown::End { newest }
                 }
-                Place::Given { token } | Place::Committed { token, .. } => {
-                    wrap.put(&tokenizer.piece(previous, token), newest.then_some(Color::Green), newest);
-                    previous = Some(token);
-                }
+                Place::Given { token } | Place::Committed { token, .. } => Shown::Token { token, newest },
             }
+        });
+        for (text, color, bold) in pieces(shown, tokenizer) {
+            wrap.put(&text, color, bold);
         }
         page.extend(wrap.lines);
         page.push(vec![Piece::new(line, Some(Color::Cyan), false, width)]);

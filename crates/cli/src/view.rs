@@ -54,19 +54,17 @@ impl TerminalView {
         let width = terminal::size().map_or(80, |(w, _)| if w == 0 { 80 } else { w.max(20) });
         self.wipe(&mut out)?;
         let mut page = Page { out: &mut out, width, column: 0, rows: 0 };
-        let mut previous = None;
-        for position in canvas.response() {
+        let shown = canvas.response().map(|position| {
             let token = canvas.tokens()[position];
             let newest = record.commits.iter().any(|c| c.position == position);
-            if token == canvas.ids().mask {
-                page.put("░", Some(Color::DarkGrey), false)?;
-                previous = None;
-            } else if canvas.is_eos(token) {
-                page.put("·", Some(Color::DarkGrey), newest)?;
-            } else {
-                page.put(&self.tokenizer.piece(previous, token), newest.then_some(Color::Green), newest)?;
-                previous = Some(token);
+            match token == canvas.ids().mask {
+                true => Shown::Masked,
+                false if canvas.is_eos(token) => Shown::End { newest },
+                false => Shown::Token { token, newest },
             }
+        });
+        for (text, color, bold) in pieces(shown, &self.tokenizer) {
+            page.put(&text, color, bold)?;
         }
         page.end_line()?;
         let left = canvas.masked(canvas.response()).len();
@@ -85,6 +83,49 @@ impl TerminalView {
         self.drawn = page.rows;
         out.flush()
     }
+}
+
+/// What is seen of a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing yet.
+    Masked,
+    /// An end of the text.
+    End {
+        /// Whether this step wrote it.
+        newest: bool,
+    },
+    /// A token.
+    Token {
+        /// Which.
+        token: u32,
+        /// Whether this step wrote it.
+        newest: bool,
+    },
+}
+
+/// Positions as text with colour and weight. An end of the text takes one place, however many tokens it fills.
+pub fn pieces(
+    positions: impl Iterator<Item = Shown>,
+    tokenizer: &Tokenizer,
+) -> Vec<(String, Option<Color>, bool)> {
+    let (mut pieces, mut previous, mut ended) = (Vec::new(), None, false);
+    for position in positions {
+        match position {
+            Shown::Masked => {
+                pieces.push(("░".to_owned(), Some(Color::DarkGrey), false));
+                previous = None;
+            }
+            Shown::End { newest } if !ended => pieces.push(("·".to_owned(), Some(Color::DarkGrey), newest)),
+            Shown::End { .. } => {}
+            Shown::Token { token, newest } => {
+                pieces.push((tokenizer.piece(previous, token), newest.then_some(Color::Green), newest));
+                previous = Some(token);
+            }
+        }
+        ended = matches!(position, Shown::End { .. });
+    }
+    pieces
 }
 
 /// What was computed besides forward passes: " + 31 assistant rows + 2 inner calls (0.004 s)"; nothing where it is nothing.
@@ -155,5 +196,27 @@ impl<W: Write> Page<'_, W> {
         self.column = 0;
         self.rows += 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_of_the_text_takes_one_place() {
+        let tokenizer = demask::Loader::embedded().text().unwrap().tokenizer().clone();
+        let token = tokenizer.encode("7").unwrap()[0];
+        let end = |newest| Shown::End { newest };
+        let canvas = [
+            Shown::Token { token, newest: true },
+            end(false),
+            end(true),
+            Shown::Masked,
+            end(true),
+            end(true),
+        ];
+        let texts: Vec<String> = pieces(canvas.into_iter(), &tokenizer).into_iter().map(|p| p.0).collect();
+        assert_eq!(texts, ["7", "·", "░", "·"]);
     }
 }

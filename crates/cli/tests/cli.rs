@@ -335,3 +335,24 @@ fn what_was_understood_of_a_predictor_is_said() {
     assert!(without.out.contains("\"strategy\":\"threshold:threshold=0.95\""), "{}", without.out);
     assert_eq!(run(&["-s", "entropy"]).err, "");
 }
+
+#[test]
+fn a_parameter_given_as_a_flag_is_told_where_it_goes() {
+    for (args, spelled) in [
+        (&["generate", "--tau", "0.1", "x"][..], "-s demask:tau=0.1"),
+        (&["generate", "--gamma=0.9", "--tau=0.1", "x"], "-s demask:gamma=0.9,tau=0.1"),
+        (&["generate", "-s", "demask:tau=0.1", "--gamma", "0.9", "x"], "-s demask:tau=0.1,gamma=0.9"),
+        (&["chat", "--conf", "0.9", "--kl", "0.001"], "-s klass:conf=0.9,kl=0.001"),
+        (&["eval", "--strategy=threshold", "--threshold", "0.9"], "-s threshold:threshold=0.9"),
+        (&["infill", "a [MASK]", "--tau"], "-s demask:tau=…"),
+    ] {
+        let run = demask(args);
+        assert_eq!(run.code, 2, "{args:?}: {}", run.err);
+        assert!(run.err.trim().ends_with(spelled) && run.err.lines().count() == 1, "{args:?}: {}", run.err);
+    }
+    // What is no decoder's parameter, or belongs to a command without decoders, is clap's to answer.
+    for args in [&["generate", "--tua", "0.1", "x"][..], &["inspect", "--tau", "0.1", "x"]] {
+        let run = demask(args);
+        assert!(run.code == 2 && run.err.contains("unexpected argument"), "{args:?}: {}", run.err);
+    }
+}

@@ -169,8 +169,8 @@ impl Model {
         &self.defaults
     }
 
-    /// What is to be said of a prompt that is none of the kinds this model is for: of a user's last message, never of
-    /// raw text, ids or gaps.
+    /// What is to be said of a prompt that is none of the kinds this model is for: of a user's last message, and of a text with
+    /// gaps by what stands in front of it, or by its own words; never of raw text or ids.
     pub fn remark(&self, prompt: &Prompt) -> Result<Option<&str>> {
         match prompt {
             Prompt::User(message) => self.text.remark(message),
@@ -178,7 +178,9 @@ impl Model {
                 let last = messages.iter().rev().find(|message| message.role() == "user");
                 last.and_then(|message| message.text()).map_or(Ok(None), |text| self.text.remark(text))
             }
-            _ => Ok(None),
+            Prompt::Infill { before: Some(before), .. } => self.remark(before),
+            Prompt::Infill { before: None, text } => self.text.remark_on_gaps(text),
+            Prompt::Raw(_) | Prompt::Tokens(_) | Prompt::Gaps(_) => Ok(None),
         }
     }
 

@@ -13,6 +13,12 @@ use crate::error::{Error, Result};
 use crate::gaps::{GapError, Piece, split};
 use crate::scope::Scope;
 
+/// Said where a chat template takes the last message alone.
+const ALONE: &str =
+    "this model answers each message by itself: its chat template leaves out what was said before";
+/// Said where it takes no system message.
+const NO_SYSTEM: &str = "this model's chat template leaves the system message out";
+
 /// Config, tokenizer and chat template of a checkpoint.
 #[derive(Debug, Clone)]
 pub struct Text {
@@ -85,6 +91,38 @@ impl Text {
     pub fn remark(&self, message: &str) -> Result<Option<&str>> {
         let Some(scope) = &self.scope else { return Ok(None) };
         Ok(scope.remark(&self.tokenizer.encode(message)?))
+    }
+
+    /// The same of a text with gaps, judged by its words.
+    pub fn remark_on_gaps(&self, text: &str) -> Result<Option<&str>> {
+        let words = split(text)?.into_iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text),
+            Piece::Gap(_) => None,
+        });
+        self.remark(words.collect::<String>().trim())
+    }
+
+    /// What of a conversation its chat template leaves out, each in a sentence. A template that fails on a part of it leaves
+    /// nothing out.
+    pub fn left_out(&self, messages: &[Message]) -> Vec<&'static str> {
+        let Some(chat) = &self.chat else { return Vec::new() };
+        let render = |messages: &[Message]| chat.render(&Conversation::new(messages)).ok();
+        let is_system = |message: &Message| message.role() == "system";
+        let turns: Vec<Message> = messages.iter().filter(|message| !is_system(message)).cloned().collect();
+        let last = turns.iter().rposition(|message| message.role() == "user").unwrap_or(0);
+        let system = turns.len() < messages.len();
+        if (!system && last == 0) || turns.is_empty() {
+            return Vec::new();
+        }
+        let Some(bare) = render(&turns) else { return Vec::new() };
+        let mut sentences = Vec::new();
+        if last > 0 && render(&turns[last..]).as_ref() == Some(&bare) {
+            sentences.push(ALONE);
+        }
+        if system && render(messages).as_ref() == Some(&bare) {
+            sentences.push(NO_SYSTEM);
+        }
+        sentences
     }
 
     /// The folder or file it came from.

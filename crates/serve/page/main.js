@@ -150,7 +150,7 @@ async function follow(lane, [spelling, body], control) {
       if (app.running !== control) return null;
       if (event === "start") {
         stage.begin(lane, new Run(data), spelling);
-        at("remark").textContent = data.remark ? `Note: ${data.remark}` : "";
+        at("remark").textContent = data.remarks?.length ? `Note: ${data.remarks.join(". ")}` : "";
         lane.show(stage.player.count, stage.player.most);
       } else if (event === "step") {
         lane.run.steps.push(data);

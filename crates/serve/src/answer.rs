@@ -39,6 +39,8 @@ pub(crate) struct Completion {
     orders: Vec<Order>,
     choices: usize,
     prompt_tokens: usize,
+    /// What is to be said of the prompts.
+    remarks: Vec<String>,
     stream: bool,
     include_usage: bool,
     /// Texts to put in front, one per prompt, or none.
@@ -72,8 +74,20 @@ impl Completion {
             }
         }
         let prompt_tokens = prompts.iter().map(|p| p.given(served.model.ids().mask)).sum();
+        let remarks = prompts.iter().flat_map(Prompt::remarks).cloned().collect();
         let (echo, logprobs) = (Vec::new(), false);
-        Ok(Self { form, request, orders, choices, prompt_tokens, stream, include_usage, echo, logprobs })
+        Ok(Self {
+            form,
+            request,
+            orders,
+            choices,
+            prompt_tokens,
+            remarks,
+            stream,
+            include_usage,
+            echo,
+            logprobs,
+        })
     }
 
     /// Choices per prompt.
@@ -216,7 +230,7 @@ impl Answer {
         let object = if self.asked.form == Form::Chat { "chat.completion" } else { "text_completion" };
         let mut body = self.envelope(object, choices);
         body["usage"] = collected.usage(served, self.asked.prompt_tokens)?;
-        body["demask"] = cost(&self.asked.request, &collected.totals);
+        body["demask"] = remarked(cost(&self.asked.request, &collected.totals), &self.asked.remarks);
         Ok(Json(body))
     }
 
@@ -249,7 +263,7 @@ impl Answer {
         if self.asked.include_usage {
             let mut body = self.chunk(Vec::new());
             body["usage"] = collected.usage(served, self.asked.prompt_tokens)?;
-            body["demask"] = cost(&self.asked.request, &collected.totals);
+            body["demask"] = remarked(cost(&self.asked.request, &collected.totals), &self.asked.remarks);
             stream.send(None, &body).await;
         }
         stream.end().await;
@@ -329,6 +343,14 @@ pub(crate) fn cost(request: &Request, totals: &Totals) -> Value {
         "inner_calls": totals.inner_calls,
         "seconds": totals.seconds,
     })
+}
+
+/// The same with what is to be said of the prompts, where there is anything.
+pub(crate) fn remarked(mut cost: Value, remarks: &[String]) -> Value {
+    if !remarks.is_empty() {
+        cost["remarks"] = json!(remarks);
+    }
+    cost
 }
 
 /// Server-sent events on their way to a client.

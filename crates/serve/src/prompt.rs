@@ -16,18 +16,19 @@ const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 #[derive(Debug, Clone)]
 pub(crate) enum Prompt {
     /// A response goes between two texts, the second mostly empty.
-    /// `remark` is what is to be said of a message that is none of the kinds the model is for.
-    Open { before: Vec<u32>, after: Vec<u32>, remark: Option<String> },
+    /// `remarks`: what is to be said of a message that is none of the kinds the model is for, and of what its chat template
+    /// leaves out.
+    Open { before: Vec<u32>, after: Vec<u32>, remarks: Vec<String> },
     /// Masks are where tokens are to be found; `start` is where the shown text begins.
-    Gaps { tokens: Vec<u32>, start: usize },
+    /// `remarks` are as above, of the texts.
+    Gaps { tokens: Vec<u32>, start: usize, remarks: Vec<String> },
 }
 
 impl Prompt {
     /// What is to be said of it.
-    pub(crate) fn remark(&self) -> Option<&str> {
+    pub(crate) fn remarks(&self) -> &[String] {
         match self {
-            Self::Open { remark, .. } => remark.as_deref(),
-            Self::Gaps { .. } => None,
+            Self::Open { remarks, .. } | Self::Gaps { remarks, .. } => remarks,
         }
     }
 
@@ -61,7 +62,7 @@ pub(crate) fn completions(fields: &mut Fields, served: &Served) -> Result<Vec<(P
                 "has the model's mask token in it, which a suffix does not allow",
             ));
         }
-        Ok((Prompt::Open { before, after: after.clone(), remark: None }, text))
+        Ok((Prompt::Open { before, after: after.clone(), remarks: Vec::new() }, text))
     });
     encoded.collect()
 }
@@ -115,8 +116,10 @@ pub(crate) fn chat(fields: &mut Fields, served: &Served) -> Result<Prompt> {
         messages.into_iter().enumerate().map(|(i, m)| message(i, m)).collect::<Result<_>>()?;
     let text = template.render(&Conversation::new(&messages))?;
     let before = tokens(served, "messages", &text)?;
-    let remark = served.model.remark(&demask_engine::Prompt::Chat(messages))?.map(str::to_owned);
-    Ok(Prompt::Open { before, after: Vec::new(), remark })
+    let left_out = served.model.text().left_out(&messages);
+    let remark = served.model.remark(&demask_engine::Prompt::Chat(messages))?;
+    let remarks = remark.into_iter().chain(left_out).map(str::to_owned).collect();
+    Ok(Prompt::Open { before, after: Vec::new(), remarks })
 }
 
 /// A message whose content is one text: templates print parts as they are.
@@ -157,11 +160,12 @@ pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Re
                 format!("has more than this server's limit of {longest} masks"),
             ));
         }
-        return Ok(Prompt::Gaps { tokens, start: 0 });
+        return Ok(Prompt::Gaps { tokens, start: 0, remarks: Vec::new() });
     }
     let Some(text) = fields.text("text")? else { return Err(Refusal::field("text", "is missing")) };
-    let mut tokens = match fields.text("prompt")? {
-        Some(prompt) => plain(served, "prompt", &prompt)?,
+    let before = fields.text("prompt")?;
+    let mut tokens = match &before {
+        Some(prompt) => plain(served, "prompt", prompt)?,
         None => Vec::new(),
     };
     let start = tokens.len();
@@ -170,7 +174,13 @@ pub(crate) fn infill(fields: &mut Fields, served: &Served, longest: usize) -> Re
         let problem = "has no gap; write [MASK] or [MASK:5] where tokens are to be found";
         return Err(Refusal::field("text", problem));
     }
-    Ok(Prompt::Gaps { tokens, start })
+    let asked = demask_engine::Prompt::infill(text);
+    let asked = match before {
+        Some(before) => asked.behind(before),
+        None => asked,
+    };
+    let remarks = served.model.remark(&asked)?.into_iter().map(str::to_owned).collect();
+    Ok(Prompt::Gaps { tokens, start, remarks })
 }
 
 /// Ids of a text whose gaps are masks.

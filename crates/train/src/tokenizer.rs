@@ -31,9 +31,13 @@ pub const SPECIAL: [&str; 4] = [END, MASK, TURN_START, TURN_END];
 /// Numbers up to this one are single tokens.
 pub const LARGEST_NUMBER: u32 = 199;
 
-/// One line per turn, its role and newline one token, nothing between turns: a short prompt is mostly content.
-pub const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + \
-     '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+/// The last message of the user by itself, and what follows it: these models are trained on single questions, and one that
+/// stands behind others is a prompt they never saw. Of a conversation without a user every turn is told. One line per turn,
+/// its role and newline one token, nothing between turns: a short prompt is mostly content.
+pub const CHAT_TEMPLATE: &str = "{% set last = namespace(user=0) %}{% for message in messages %}{% if message['role'] == 'user' %}\
+     {% set last.user = loop.index0 %}{% endif %}{% endfor %}{% for message in messages[last.user:] %}{{ '<|im_start|>' + \
+     message['role'] + '\\n' + message['content'] + '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}\
+     {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /// How text is cut before merging: a role line, an option label, a word, up to three digits, or one sign or common
 /// pair of signs, each with the space before it; then other white space. Longer runs of signs would become tokens

@@ -3,6 +3,7 @@
 mod local;
 mod remote;
 
+use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::Result;
@@ -148,6 +149,17 @@ impl Chat<'_> {
         let text = self.partner.answer(&messages, self.strategy.as_ref(), self.seed)?;
         self.messages.push(Message::new("assistant", text));
         Ok(())
+    }
+}
+
+/// One line on standard error for each remark that was not made before.
+fn once<'r>(told: &RefCell<Vec<String>>, remarks: impl IntoIterator<Item = &'r str>) {
+    let mut told = told.borrow_mut();
+    for remark in remarks {
+        if !told.iter().any(|before| before == remark) {
+            eprintln!("note: {remark}");
+            told.push(remark.to_owned());
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use demask::{Error, Prompt};
 
 use crate::Usage;
 use crate::args::{DecodeArgs, ModelArgs};
-use crate::command::generate::{Ids, ShowArgs, show, show_ids};
+use crate::command::generate::{Ids, ShowArgs, remark, show, show_ids};
 
 /// Fills the gaps of a text: [MASK] is one token, [MASK:5] is five
 #[derive(Debug, clap::Args)]
@@ -47,6 +47,7 @@ pub fn run(args: &Args) -> Result<()> {
             (args.model.open()?, prompt)
         }
     };
+    remark(&model, &prompt)?;
     let decoding = args.decode.decoding_with(&model);
     let recorder = Arc::new(Mutex::new(Recorder::default()));
     let generate = model.generate(prompt).decoding(decoding.clone()).observer(recorder.clone());

@@ -71,7 +71,7 @@ impl Telling {
         start["id"] = server.ids.next("denoise").into();
         start["model"] = served.model.name().into();
         start["texts"] = json!(texts(served, canvas.tokens().iter().copied())?);
-        start["remark"] = json!(asked.prompt.remark());
+        start["remarks"] = json!(asked.prompt.remarks());
         start["eos"] = json!(served.model.ids().eos);
         let (text, replay) = (request.settling(&asked.order), Replay::of(canvas));
         let running = server.engine.submit(served, vec![asked.order.clone()])?;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 use super::{Body, parse};
-use crate::answer::cost;
+use crate::answer::{cost, remarked};
 use crate::engine::{Event, Order};
 use crate::error::Refusal;
 use crate::fields::Fields;
@@ -21,11 +21,12 @@ struct Infilling {
     order: Order,
     given: usize,
     start: usize,
+    remarks: Vec<String>,
 }
 
 /// Fills the gaps.
 pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Result<Json<Value>, Refusal> {
-    let Infilling { request, order, given, start } = parse(&server, body, read).await?;
+    let Infilling { request, order, given, start, remarks } = parse(&server, body, read).await?;
     let before = order.canvas.tokens().to_vec();
     let (served, mask) = (&server.served, order.canvas.ids().mask);
     let mut running = server.engine.submit(served, vec![order])?;
@@ -52,7 +53,7 @@ pub(super) async fn infill(State(server): State<Arc<Server>>, body: Body) -> Res
         "gaps": gaps,
         "token_ids": &done.tokens[start..],
         "usage": { "prompt_tokens": given, "completion_tokens": written, "total_tokens": before.len() },
-        "demask": cost(&request, &done.totals),
+        "demask": remarked(cost(&request, &done.totals), &remarks),
     })))
 }
 
@@ -68,5 +69,6 @@ fn read(body: &[u8], served: &Served, settings: &ServerSettings) -> Result<Infil
     fields.finish()?;
     let start = if let Prompt::Gaps { start, .. } = prompt { start } else { 0 };
     let order = request.order(served, &prompt, 0)?;
-    Ok(Infilling { order, request, given: prompt.given(served.model.ids().mask), start })
+    let (given, remarks) = (prompt.given(served.model.ids().mask), prompt.remarks().to_vec());
+    Ok(Infilling { order, request, given, start, remarks })
 }

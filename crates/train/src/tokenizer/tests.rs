@@ -110,10 +110,18 @@ fn what_is_saved_is_what_was_trained() {
         Message::new("assistant", "Yes?"),
         Message::new("user", "{{ x }}"),
     ];
-    let rendered = template.render(&Conversation::new(&turns)).expect("plain turns");
-    let expected = "<|im_start|>system\nBe brief.<|im_end|><|im_start|>user\nHi<|im_end|><|im_start|>assistant\nYes?<|im_end|>\
-                    <|im_start|>user\n{{ x }}<|im_end|><|im_start|>assistant\n";
-    assert_eq!(rendered, expected);
+    let render = |turns: &[Message]| template.render(&Conversation::new(turns)).expect("plain turns");
+    // The last message of the user by itself, with what was answered to it.
+    assert_eq!(render(&turns), "<|im_start|>user\n{{ x }}<|im_end|><|im_start|>assistant\n");
+    let answered =
+        "<|im_start|>user\nHi<|im_end|><|im_start|>assistant\nYes?<|im_end|><|im_start|>assistant\n";
+    assert_eq!(render(&turns[..3]), answered);
+    assert_eq!(render(&turns[..1]), "<|im_start|>system\nBe brief.<|im_end|><|im_start|>assistant\n");
+    // The embedded model has the same one.
+    let own =
+        std::fs::read(format!("{}/../tiny/checkpoint/tokenizer_config.json", env!("CARGO_MANIFEST_DIR")));
+    let own: Value = serde_json::from_slice(&own.expect("it is there")).expect("it is JSON");
+    assert_eq!(own["chat_template"].as_str(), Some(CHAT_TEMPLATE));
     std::fs::remove_dir_all(&folder).expect("it is ours");
     assert!(matches!(save(&tokenizer, &folder), Err(Error::Write { .. })));
 }

@@ -1,15 +1,19 @@
 //! A model in this process.
 
+use std::cell::RefCell;
+
 use anyhow::Result;
 use demask::decode::StrategySpec;
 use demask::{Decoding, Message, Model, Prompt};
 
-use super::{Args, Partner, joined};
+use super::{Args, Partner, joined, once};
 use crate::command::generate::{remark, tell};
 
 pub(super) struct Local<'a> {
     model: Model,
     args: &'a Args,
+    /// What was said of the chat template, which is said once.
+    told: RefCell<Vec<String>>,
 }
 
 impl<'a> Local<'a> {
@@ -17,7 +21,7 @@ impl<'a> Local<'a> {
     pub(super) fn open(args: &'a Args) -> Result<Self> {
         let model = args.model.open()?;
         args.decode.decoding_with(&model);
-        Ok(Self { model, args })
+        Ok(Self { model, args, told: RefCell::default() })
     }
 }
 
@@ -37,7 +41,10 @@ impl Partner for Local<'_> {
 
     fn answer(&self, messages: &[Message], strategy: Option<&StrategySpec>, seed: u64) -> Result<String> {
         let prompt = match self.model.text().chat() {
-            Some(_) => Prompt::from(messages),
+            Some(_) => {
+                once(&self.told, self.model.text().left_out(messages));
+                Prompt::from(messages)
+            }
             None => Prompt::Raw(joined(messages)),
         };
         remark(&self.model, &prompt)?;

@@ -1,5 +1,6 @@
 //! A model behind a running server: requests as any OpenAI client makes them, read as a stream.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use demask::decode::{CacheSpec, Draw, EosPolicy, HoldEos, StrategySpec};
 use demask::model::text::Message;
 use serde_json::{Map, Value, json};
 
-use super::{Args, Partner, joined};
+use super::{Args, Partner, joined, once};
 use crate::command::serve::api_key;
 use crate::view::besides;
 
@@ -20,6 +21,8 @@ pub(super) struct Remote<'a> {
     /// What `/v1/models` says of the model.
     model: Value,
     args: &'a Args,
+    /// What the server remarked, which is said once.
+    told: RefCell<Vec<String>>,
 }
 
 impl<'a> Remote<'a> {
@@ -33,8 +36,14 @@ impl<'a> Remote<'a> {
         let config = ureq::Agent::config_builder();
         let config = config.http_status_as_error(false).timeout_connect(Some(Duration::from_secs(10)));
         let agent = config.build().into();
-        let mut remote =
-            Self { agent, base, key: api_key(args.api_key.as_deref())?, model: Value::Null, args };
+        let mut remote = Self {
+            agent,
+            base,
+            key: api_key(args.api_key.as_deref())?,
+            model: Value::Null,
+            args,
+            told: RefCell::default(),
+        };
         let answer = remote.authorized(remote.agent.get(format!("{}/models", remote.base))).call();
         let models: Value =
             serde_json::from_reader(remote.opened(answer)?).with_context(|| remote.unlike())?;
@@ -149,6 +158,8 @@ impl Partner for Remote<'_> {
             write!(out, "{piece}")?;
             out.flush()?;
             text.push_str(piece);
+            let remarks = chunk["demask"]["remarks"].as_array().into_iter().flatten();
+            once(&self.told, remarks.filter_map(Value::as_str));
             if self.args.show.stats && chunk["demask"].is_object() {
                 let cost = &chunk["demask"];
                 let count = |key: &str| cost[key].as_u64().unwrap_or(0) as usize;
