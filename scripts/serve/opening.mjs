@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { pathToFileURL } from "node:url";
 
-import { connected, count, DESKTOP, fast, generate, open, PHONE, run, settle, shoot, steps, tokens, url, violations, visit } from "./page.mjs";
+import { alone, connected, count, DESKTOP, fast, generate, open, PHONE, PROMPT, run, settle, shoot, steps, tokens, url, violations, visit } from "./page.mjs";
 
 const hasRace = async (page) => (await count(page, ".lane")) === 2;
 
@@ -22,6 +22,10 @@ const tests = {
     assert.equal(await page.textContent("#prompt-text"), (await page.inputValue("#text")).trim());
     assert.match(await page.textContent("#outcome"), /× fewer passes than entropy \(\d+ against \d+\) and .*× \w+ time \(.* against .*\)/);
     assert.match(await page.textContent(".lane-a .verdict"), /Right Checked .* problem \d+: found/);
+    // A word problem, which everybody can check, told right to the last word.
+    assert.match(await page.textContent("#prompt-text"), /\d.*[?.]/);
+    assert.equal(await page.inputValue("#task"), "arith");
+    for (const lane of [".lane-a", ".lane-b"]) assert.doesNotMatch(await page.textContent(`${lane} .verdict`), /Wrong|not every word/);
     // The matrix at the end is one to learn from.
     assert.ok(await page.isVisible("#matrix"));
     assert.match(await page.textContent("#lesson"), /Step \d+ wrote \d+ token/);
@@ -49,6 +53,82 @@ const tests = {
     const [bar, a, b] = await Promise.all([".replay", ".lane.lane-a .tokens", ".lane.lane-b .tokens"].map((part) => page.locator(part).boundingBox()));
     assert.ok(a.y >= bar.y + bar.height && b.y > a.y && b.y + b.height <= PHONE.height, `the second canvas ends at ${b.y + b.height}`);
     await shoot(page, "phone-race", false);
+    await page.context().close();
+  },
+
+  async "on a phone the view stays at the race while it runs"() {
+    const page = await open(PHONE, "light", { motion: "no-preference" });
+    await page.$eval("#pace", (select) => (select.value = "150"));
+    await page.fill("#text", PROMPT);
+    await page.click("#go");
+    const top = () => page.evaluate(() => {
+      const bottom = document.querySelector(".replay").getBoundingClientRect().bottom;
+      return document.getElementById("lanes").getBoundingClientRect().top - bottom;
+    });
+    const running = () => page.evaluate(() => document.getElementById("stage").classList.contains("under-way"));
+    await page.waitForSelector(".lane-a .token.newest");
+    let looked = 0;
+    for (; await running(); looked++) {
+      const gap = await top();
+      assert.ok((!(await running())) || (gap > -4 && gap < 24), `the race is ${gap} pixels below the replay`);
+      await page.waitForTimeout(60);
+    }
+    assert.ok(looked > 3, `looked ${looked} times`);
+    // Then the line that says who won comes into view, with the race below it.
+    await settle(page);
+    const said = await page.locator("#outcome").boundingBox();
+    const bar = await page.locator(".replay").boundingBox();
+    assert.ok(said.y >= bar.y + bar.height - 4 && said.y + said.height < PHONE.height / 2, `the outcome is at ${said.y}`);
+    await shoot(page, "phone-after", false);
+    // Whoever moves the view keeps it.
+    await page.click("#go");
+    await page.waitForSelector(".lane-a .token.newest");
+    await page.mouse.wheel(0, -4000);
+    await page.waitForFunction(() => scrollY === 0);
+    await settle(page);
+    assert.equal(await page.evaluate(() => scrollY), 0);
+    await page.context().close();
+  },
+
+  async "equal numbers of passes are said in words"() {
+    const page = await open();
+    await fast(page);
+    await page.selectOption("#decoder-a-name", "entropy");
+    await page.selectOption("#decoder-b-name", "entropy");
+    await generate(page);
+    const said = await page.textContent("#outcome");
+    assert.match(said, /^entropy took as many passes as entropy \(\d+\) and /);
+    assert.ok(!said.includes("1.0×"), said);
+    await page.context().close();
+  },
+
+  async "the matrix is of words, never of ends, never empty"() {
+    const page = await open();
+    if ((await page.inputValue("#decoder-a-name")) !== "demask") return "this model has no predictor";
+    await fast(page);
+    await alone(page);
+    for (const prompt of [PROMPT, "Sort: Zoe, Adam, Mia", "What is 2 + 2?"]) {
+      await generate(page, prompt);
+      const words = await count(page, ".lane-a .token:not(.end)");
+      const most = await steps(page);
+      let seen = 0;
+      for (let step = 0; step <= most; step++) {
+        await page.locator("#scrub").fill(String(step));
+        if (!(await page.isVisible("#matrix"))) continue;
+        seen++;
+        const [, size, largest] = /matrix of (\d+) masked .* largest value is (.*)$/.exec(await page.getAttribute("#matrix", "aria-label"));
+        assert.ok(size > 1 && size <= words, `a matrix of ${size} where the text has ${words} tokens`);
+        assert.ok(Number(largest) > 0, `a matrix of nothing but ${largest}`);
+        // No row is a place without a word.
+        await page.focus("#matrix");
+        for (let row = 0; row < size; row++) {
+          assert.doesNotMatch(await page.textContent("#cell"), /place \d+/);
+          await page.keyboard.press("ArrowDown");
+        }
+        await page.evaluate(() => document.activeElement.blur());
+      }
+      assert.ok(seen > 0, `no matrix of ${prompt}`);
+    }
     await page.context().close();
   },
 

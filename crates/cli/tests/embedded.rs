@@ -121,6 +121,23 @@ fn it_knows_the_prompts_people_type_from_those_it_is_not_for() {
 }
 
 #[test]
+fn a_chat_answers_each_message_by_itself_and_says_so_once() {
+    let questions = ["Ann has 9 coins. She finds 6 more. How many coins does she have now?", PROMPT];
+    let alone: Vec<String> =
+        questions.iter().map(|question| demask(&["generate", question]).out.trim().to_owned()).collect();
+    let input = format!("{}\n{}\n{}\n", questions[0], questions[1], questions[0]);
+    let talk = support::demask_with(&["chat", "--system", "Answer in French."], &input);
+    assert_eq!(talk.code, 0, "{}", talk.err);
+    let answers: Vec<&str> = talk.out.lines().collect();
+    assert_eq!(answers, [alone[0].as_str(), &alone[1], &alone[0]]);
+    for said in ["each message by itself", "leaves the system message out"] {
+        assert_eq!(talk.err.matches(said).count(), 1, "{}", talk.err);
+    }
+    let one = support::demask_with(&["chat"], questions[0]);
+    assert!(one.err.is_empty(), "{}", one.err);
+}
+
+#[test]
 fn a_prompt_it_is_not_for_is_told_so_once_and_still_answered() {
     for raw in [false, true] {
         let mut args = vec!["generate", "-n", "16", "Write a poem about the sea"];

@@ -15,6 +15,9 @@ use crate::load::Loader;
 use crate::prompt::Prompt;
 use crate::text::Text;
 
+/// Tokens of a text that say by themselves what they are about; fewer say it together with what stands in front.
+const SENTENCE: usize = 5;
+
 /// A checkpoint ready to use: weights, tokenizer, chat template, special ids, predictor and defaults.
 ///
 /// ```
@@ -170,7 +173,7 @@ impl Model {
     }
 
     /// What is to be said of a prompt that is none of the kinds this model is for: of a user's last message, and of a text with
-    /// gaps by what stands in front of it, or by its own words; never of raw text or ids.
+    /// gaps by what stands in front of it and by its own words; never of raw text or ids.
     pub fn remark(&self, prompt: &Prompt) -> Result<Option<&str>> {
         match prompt {
             Prompt::User(message) => self.text.remark(message),
@@ -178,8 +181,11 @@ impl Model {
                 let last = messages.iter().rev().find(|message| message.role() == "user");
                 last.and_then(|message| message.text()).map_or(Ok(None), |text| self.text.remark(text))
             }
-            Prompt::Infill { before: Some(before), .. } => self.remark(before),
-            Prompt::Infill { before: None, text } => self.text.remark_on_gaps(text),
+            Prompt::Infill { before: None, text } => self.text.remark_on_gaps(text, 0),
+            Prompt::Infill { before: Some(before), text } => match self.remark(before)? {
+                None => self.text.remark_on_gaps(text, SENTENCE),
+                told => Ok(told),
+            },
             Prompt::Raw(_) | Prompt::Tokens(_) | Prompt::Gaps(_) => Ok(None),
         }
     }

@@ -93,13 +93,15 @@ impl Text {
         Ok(scope.remark(&self.tokenizer.encode(message)?))
     }
 
-    /// The same of a text with gaps, judged by its words.
-    pub fn remark_on_gaps(&self, text: &str) -> Result<Option<&str>> {
+    /// The same of a text with gaps, judged by its words where they are at least so many tokens.
+    pub(crate) fn remark_on_gaps(&self, text: &str, least: usize) -> Result<Option<&str>> {
+        let Some(scope) = &self.scope else { return Ok(None) };
         let words = split(text)?.into_iter().filter_map(|piece| match piece {
             Piece::Text(text) => Some(text),
             Piece::Gap(_) => None,
         });
-        self.remark(words.collect::<String>().trim())
+        let tokens = self.tokenizer.encode(words.collect::<String>().trim())?;
+        Ok(if tokens.len() < least { None } else { scope.remark(&tokens) })
     }
 
     /// What of a conversation its chat template leaves out, each in a sentence. A template that fails on a part of it leaves

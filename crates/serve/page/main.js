@@ -7,7 +7,7 @@ import { at, counted, seconds } from "./dom.js";
 import { Run } from "./run.js";
 import { mayMove, prompted, Stage, themed } from "./stage.js";
 
-const app = { ask: null, decoders: [], running: null, last: null };
+const app = { ask: null, decoders: [], running: null, last: null, held: false };
 /** Inside another page only the stage is shown. */
 const embedded = location.pathname.endsWith("/embed");
 
@@ -130,7 +130,8 @@ async function race(entries, asked) {
   share(entries.map(([spelling]) => spelling));
   stage.player.begin();
   say("Denoising.");
-  if (matchMedia("(max-width: 860px)").matches) at("lanes").scrollIntoView({ block: "start" });
+  app.held = true;
+  hold(at("lanes"));
   const outcomes = await Promise.all(stage.lanes.map((lane, i) => follow(lane, entries[i], control)));
   if (app.running !== control) return;
   app.running = null;
@@ -141,6 +142,11 @@ async function race(entries, asked) {
     if (failure.status === 401) at("key-row").hidden = false;
   }
   stage.player.end();
+}
+
+/** On a small screen the view stays at the race while it runs, whatever grows above it, until somebody moves it. */
+function hold(part) {
+  if (app.held && matchMedia("(max-width: 860px)").matches) part.scrollIntoView({ block: "start" });
 }
 
 /** Feeds one stream into a lane; returns what went wrong, if anything. */
@@ -177,6 +183,9 @@ async function settled() {
   });
   say(results.join(". "));
   stage.compare();
+  // The line above the race that says who won.
+  hold(at("outcome").textContent ? at("outcome") : at("lanes"));
+  app.held = false;
   const { last } = app;
   if (last.mode === "chat" && !last.told) {
     last.told = true;
@@ -257,6 +266,8 @@ at("open").addEventListener("change", async () => {
   }
 });
 for (const field of ["share-link", "share-frame"]) at(field).addEventListener("focus", () => at(field).select());
+for (const moved of ["touchmove", "wheel"]) addEventListener(moved, () => (app.held = false), { passive: true });
+new ResizeObserver(() => hold(at("lanes"))).observe(at("stage"));
 addEventListener("hashchange", () => fromAddress());
 themed(stage);
 document.body.classList.toggle("embed", embedded);

@@ -11,6 +11,7 @@ export class Run {
     this.steps = [];
     this.done = null;
     this.failed = null;
+    this.matrices = new Map();
   }
 
   get strategy() {
@@ -80,19 +81,51 @@ export class Run {
     };
   }
 
-  /** The matrix that a step chose with, if it was recorded; steps count from 1. */
-  #matrixOf(number) {
-    const step = this.steps[number - 1];
-    return step?.dependency ? { ...step.dependency, step: number, chosen: step.commits.map((c) => c.position) } : null;
+  /** The positions that ends of the text stand at, as far as the run is known. */
+  get #ends() {
+    if (this.ended?.steps !== this.steps.length) {
+      const at = new Set();
+      for (const { position, kind, token } of this.steps.flatMap((step) => step.changes)) {
+        if (kind === Kind.Filled || this.header.eos?.includes(token)) at.add(position);
+        else at.delete(position);
+      }
+      this.ended = { steps: this.steps.length, at };
+    }
+    return this.ended.at;
   }
 
-  /** The matrix to look at after `count` steps: the one the last of them chose with, the first before any; of a single
-   *  token there is nothing to see, so then the one before; at the end the one that teaches most. */
+  /** The matrix that a step chose with, if it was recorded and there is something to see in it: ends of the text are left
+   *  out, and of the rest two at least have to depend on one another. Steps count from 1. */
+  #matrixOf(number) {
+    const step = this.steps[number - 1];
+    if (!step?.dependency) return null;
+    const { positions: all, values: every } = step.dependency;
+    const kept = all.flatMap((position, i) => (this.#ends.has(position) ? [] : [i]));
+    // The same rows are the same matrix, so that a cursor in it stays.
+    const before = this.matrices.get(number);
+    if (before && before.kept === kept.length) return before.matrix;
+    const values = kept.flatMap((i) => kept.map((j) => every[i * all.length + j]));
+    const positions = kept.map((i) => all[i]);
+    const seen = values.some((value, i) => value > 0 && i % (kept.length + 1) !== 0);
+    const chosen = step.commits.map((commit) => commit.position).filter((position) => positions.includes(position));
+    const matrix = seen ? { positions, values, step: number, chosen } : null;
+    this.matrices.set(number, { kept: kept.length, matrix });
+    return matrix;
+  }
+
+  /** The tokens that a step wrote, and how many of them are ends of the text. */
+  written(step) {
+    const ends = step.commits.filter((commit) => this.header.eos?.includes(commit.token)).length;
+    return { tokens: step.commits.length - ends, ends };
+  }
+
+  /** The matrix to look at after `count` steps: the one the last of them chose with, the first before any; where there is
+   *  nothing to see in it, the one before; at the end the one that teaches most. */
   matrix(count) {
     if (count >= this.steps.length && this.done) return this.lesson()?.matrix ?? null;
     for (let number = Math.max(count, 1); number >= 1; number--) {
       const matrix = this.#matrixOf(number);
-      if (matrix?.positions.length > 1) return matrix;
+      if (matrix) return matrix;
     }
     return null;
   }
@@ -103,7 +136,7 @@ export class Run {
     let best = null;
     for (let number = 1; number <= this.steps.length; number++) {
       const matrix = this.#matrixOf(number);
-      if (!matrix || matrix.positions.length < 2) continue;
+      if (!matrix) continue;
       const { positions, values, chosen } = matrix;
       const taken = positions.map((position) => chosen.includes(position));
       const tie = { value: 0, left: null, written: null };

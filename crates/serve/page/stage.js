@@ -63,12 +63,17 @@ export class Stage {
     const [few, many] = [costs[fast], costs[slow]];
     const times = (a, b) => (a / b).toFixed(1);
     const [winner, loser] = [fast, slow].map((i) => runs[i].strategy.split(":")[0]);
+    const passes = times(many.forwards, few.forwards);
     const lead = few.forwards === many.forwards
-      ? `Both took ${counted(few.forwards, "pass", "passes")}`
-      : `${winner} took ${times(many.forwards, few.forwards)}× fewer passes than ${loser} (${few.forwards} against ${many.forwards})`;
+      ? `${winner} took as many passes as ${loser} (${few.forwards})`
+      : passes === "1.0"
+        ? `${winner} took nearly as many passes as ${loser} (${few.forwards} against ${many.forwards})`
+        : `${winner} took ${passes}× fewer passes than ${loser} (${few.forwards} against ${many.forwards})`;
+    const [less, more] = [times(many.seconds, few.seconds), times(few.seconds, many.seconds)];
+    const clock = `(${seconds(few.seconds)} against ${seconds(many.seconds)})`;
     const spent = few.seconds <= many.seconds
-      ? `${times(many.seconds, few.seconds)}× less time (${seconds(few.seconds)} against ${seconds(many.seconds)})`
-      : `${times(few.seconds, many.seconds)}× more time (${seconds(few.seconds)} against ${seconds(many.seconds)})`;
+      ? less === "1.0" ? `about as much time ${clock}` : `${less}× less time ${clock}`
+      : more === "1.0" ? `about as much time ${clock}` : `${more}× more time ${clock}`;
     // Passes hide what a second model or a trained part computed.
     const beside = [fast, slow].flatMap((i) => {
       const counts = [[costs[i].assistantRows, "assistant row"], [costs[i].innerCalls, "inner call"]];

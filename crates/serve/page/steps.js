@@ -39,7 +39,7 @@ export class StepStrip {
     this.chart.classList.toggle("budgeted", budgeted);
     this.budgetKey.hidden = !budgeted;
     this.chart.setAttribute("aria-label", summary(run));
-    const bars = steps.map((step, i) => this.#bar(step, i, { width, tallest, limit, height, budgeted, count }));
+    const bars = steps.map((step, i) => this.#bar(run, i, { width, tallest, limit, height, budgeted, count }));
     const lines = [];
     const bound = steps.find((step) => step.budget)?.budget.limit;
     if (budgeted && limit > 0 && Number.isFinite(bound)) {
@@ -50,7 +50,8 @@ export class StepStrip {
     this.note.replaceChildren(...this.#words(run, count));
   }
 
-  #bar(step, index, { width, tallest, limit, height, budgeted, count }) {
+  #bar(run, index, { width, tallest, limit, height, budgeted, count }) {
+    const step = run.steps[index];
     const x = index * width + 1;
     const tall = (step.commits.length / tallest) * (HEIGHT - 2);
     const parts = [
@@ -63,22 +64,23 @@ export class StepStrip {
     }
     const state = index + 1 === count ? "now" : index < count ? "past" : "ahead";
     const title = svg("title");
-    title.textContent = sentence(step, index);
+    title.textContent = sentence(run, index);
     return svg("g", { class: `bar ${state}`, "data-step": index + 1 }, title, ...parts);
   }
 
   #words(run, count) {
     const step = run.steps[Math.max(count, 1) - 1];
     if (!step) return [];
-    return [sentence(step, Math.max(count, 1) - 1)];
+    return [sentence(run, Math.max(count, 1) - 1)];
   }
 }
 
-function sentence(step, index) {
-  const tokens = step.commits.length;
+function sentence(run, index) {
+  const step = run.steps[index];
+  const { tokens, ends } = run.written(step);
   const budget = step.budget ? ` · budget ${short(step.budget.used)} of ${short(step.budget.limit)}` : "";
   const why = WHY[step.stop] ? ` · ${WHY[step.stop]}` : "";
-  return `Step ${index + 1}: ${counted(tokens, "token")}${budget}${why}`;
+  return `Step ${index + 1}: ${counted(tokens, "token")}${ends ? ` and ${counted(ends, "end token")}` : ""}${budget}${why}`;
 }
 
 function summary(run) {

@@ -99,7 +99,8 @@ async fn record(
     let response = done["text"].as_str().unwrap_or_default();
     let verdict = tasks.check(&example.task, example.index, response);
     let passes = steps.iter().filter_map(|step| step["forwards"].as_u64()).sum::<u64>() as usize;
-    let right = verdict.as_ref().is_some_and(|verdict| verdict.correct);
+    // Right to the last word: a wrong step before a right number is no good example.
+    let right = verdict.as_ref().is_some_and(|verdict| verdict.correct && verdict.strict != Some(false));
     let verdict = verdict.map(|verdict| super::tasks::told(&example.task, example.index, &verdict));
     let told = json!({ "start": start, "steps": steps, "done": done, "verdict": verdict });
     Ok(Recorded { passes, right, told })

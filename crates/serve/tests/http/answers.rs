@@ -339,9 +339,42 @@ fn a_message_outside_the_scope_is_remarked_on_at_the_start() {
         let vocabulary = backbone().spec().vocab;
         let nothing = Scope::new("none of my kinds", -1.0, &vec![0.0; Scope::features_of(vocabulary)]);
         let body = json!({ "messages": [{ "role": "user", "content": PROMPT }], "max_tokens": 8 });
-        for (scope, remark) in [(Some(nothing), json!("none of my kinds")), (None, Value::Null)] {
-            let (events, _) = stream(&toy_chat_for(scope), "/v1/denoise", &body).await;
-            assert_eq!(events[0]["remark"], remark);
+        for (scope, remarks) in [(Some(nothing.clone()), json!(["none of my kinds"])), (None, json!([]))] {
+            let app = toy_chat_for(scope);
+            let (events, _) = stream(&app, "/v1/denoise", &body).await;
+            assert_eq!(events[0]["remarks"], remarks);
+            let told = if remarks == json!([]) { Value::Null } else { remarks };
+            assert_eq!(ok(&app, "/v1/chat/completions", &body).await["demask"]["remarks"], told);
+            let gaps = json!({ "text": "eva has [MASK:2] shells ." });
+            assert_eq!(ok(&app, "/v1/infill", &gaps).await["demask"]["remarks"], told);
         }
+    });
+}
+
+#[test]
+fn what_the_template_leaves_out_is_told_with_the_answer() {
+    run(async {
+        let last = "{{ messages[-1]['content'] }} <sep>";
+        let app = toy_with_template(last);
+        let turn = |role: &str, text: &str| json!({ "role": role, "content": text });
+        let question = PROMPT.strip_suffix(" <sep>").unwrap();
+        let talk = json!([
+            turn("system", "be brief"),
+            turn("user", "hi"),
+            turn("assistant", "yes"),
+            turn("user", question)
+        ]);
+        let whole = json!({ "messages": talk, "max_tokens": 40 });
+        let answer = ok(&app, "/v1/chat/completions", &whole).await;
+        assert_eq!(answer["choices"][0]["message"]["content"], ANSWER);
+        let told = answer["demask"]["remarks"].to_string();
+        assert!(told.contains("each message by itself") && told.contains("system message"), "{told}");
+        let mut streamed = whole;
+        streamed["stream"] = true.into();
+        streamed["stream_options"] = json!({ "include_usage": true });
+        let (events, _) = stream(&app, "/v1/chat/completions", &streamed).await;
+        assert_eq!(events.last().unwrap()["demask"]["remarks"], answer["demask"]["remarks"]);
+        let alone = json!({ "messages": [turn("user", question)], "max_tokens": 40 });
+        assert_eq!(ok(&app, "/v1/chat/completions", &alone).await["demask"]["remarks"], Value::Null);
     });
 }

@@ -67,7 +67,16 @@ pub fn toy_chat() -> Router {
 
 /// The same for the prompts of a scope.
 pub fn toy_chat_for(scope: Option<Scope>) -> Router {
-    let config = json!({ "chat_template": "{% for m in messages %}{{ m['content'] }} {% endfor %}<sep>" });
+    toy_of("{% for m in messages %}{{ m['content'] }} {% endfor %}<sep>", scope)
+}
+
+/// The same with another template.
+pub fn toy_with_template(template: &str) -> Router {
+    toy_of(template, None)
+}
+
+fn toy_of(template: &str, scope: Option<Scope>) -> Router {
+    let config = json!({ "chat_template": template });
     let settings =
         TokenizerSettings::from_bytes("tokenizer_config.json", config.to_string().as_bytes()).unwrap();
     let chat = ChatTemplate::from_settings(&settings).unwrap();

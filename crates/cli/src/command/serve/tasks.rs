@@ -6,8 +6,10 @@ use demask::serve::{Posed, Tasks, Verdict};
 /// Seed of the problems on offer: the same page shows the same problems.
 const SEED: u64 = 1;
 
-/// Tasks as a visitor meets them.
-const SHOWN: [&str; 6] = ["arith", "program", "lines", "open", "grid", "choice"];
+/// What a visitor meets first: everybody can check a word problem.
+const FIRST: &str = "arith";
+/// The other tasks.
+const THEN: [&str; 5] = ["program", "lines", "open", "grid", "choice"];
 /// Problems of each that may be shown.
 const EXAMPLES: u64 = 8;
 
@@ -31,10 +33,11 @@ impl Tasks for Offered {
         Some(Verdict { correct: score.correct, strict: score.strict, extracted: score.extracted, checked })
     }
 
-    /// Problems of every task in turn, those first whose answers have the most to watch.
+    /// Word problems, then problems of the other tasks in turn, those first whose answers have the most to watch.
     fn examples(&self) -> Vec<(String, u64)> {
-        let of_all = |index| SHOWN.map(move |task| (task.to_owned(), index));
-        (0..EXAMPLES).flat_map(of_all).collect()
+        let first = (0..EXAMPLES).map(|index| (FIRST.to_owned(), index));
+        let then = (0..EXAMPLES).flat_map(|index| THEN.map(move |task| (task.to_owned(), index)));
+        first.chain(then).collect()
     }
 }
 
@@ -86,5 +89,13 @@ mod tests {
             }
         }
         assert!(Offered.problem("absent", 0).is_none());
+    }
+
+    #[test]
+    fn word_problems_are_shown_first() {
+        let shown = Offered.examples();
+        assert!(shown[..EXAMPLES as usize].iter().all(|(task, _)| task == FIRST));
+        let known: Vec<String> = Offered.list().into_iter().map(|(task, _)| task).collect();
+        assert!(known.iter().all(|task| shown.contains(&(task.clone(), EXAMPLES - 1))), "{shown:?}");
     }
 }
