@@ -6,8 +6,10 @@ use demask::serve::{Posed, Tasks, Verdict};
 /// Seed of the problems on offer: the same page shows the same problems.
 const SEED: u64 = 1;
 
-/// What a visitor meets first: everybody can check a word problem.
+/// What a visitor meets first: everybody can check a word problem. Those of these numbers are told plainly, whatever else
+/// the task asks.
 const FIRST: &str = "arith";
+const PLAIN: [u64; 6] = [18, 39, 15, 30, 19, 24];
 /// The other tasks.
 const THEN: [&str; 5] = ["program", "lines", "open", "grid", "choice"];
 /// Problems of each that may be shown.
@@ -35,7 +37,7 @@ impl Tasks for Offered {
 
     /// Word problems, then problems of the other tasks in turn, those first whose answers have the most to watch.
     fn examples(&self) -> Vec<(String, u64)> {
-        let first = (0..EXAMPLES).map(|index| (FIRST.to_owned(), index));
+        let first = PLAIN.into_iter().chain(0..EXAMPLES).map(|index| (FIRST.to_owned(), index));
         let then = (0..EXAMPLES).flat_map(|index| THEN.map(move |task| (task.to_owned(), index)));
         first.chain(then).collect()
     }
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn word_problems_are_shown_first() {
         let shown = Offered.examples();
-        assert!(shown[..EXAMPLES as usize].iter().all(|(task, _)| task == FIRST));
+        assert!(shown[..PLAIN.len() + EXAMPLES as usize].iter().all(|(task, _)| task == FIRST));
         let known: Vec<String> = Offered.list().into_iter().map(|(task, _)| task).collect();
         assert!(known.iter().all(|task| shown.contains(&(task.clone(), EXAMPLES - 1))), "{shown:?}");
     }
