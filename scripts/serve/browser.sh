@@ -3,15 +3,7 @@
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 model_args "$@"
-if [ -z "${CHROMIUM:-}" ]; then
-    need chromium chromium fonts-dejavu-core
-    CHROMIUM=$(command -v chromium)
-fi
-need npm nodejs npm
-mkdir -p "$tools/node"
-if [ ! -d "$tools/node/node_modules/axe-core" ]; then
-    npm install --silent --no-audit --no-fund --prefix "$tools/node" playwright-core axe-core >/dev/null
-fi
+source "$(dirname "$0")/chromium.sh"
 # The same stage as a file, of two decodings.
 for strategy in demask entropy; do
     "$DEMASK" generate ${model[@]+"${model[@]}"} -s "$strategy" --quiet -n 32 --trace "$scratch/$strategy.jsonl" --trace-dependency \
@@ -19,6 +11,6 @@ for strategy in demask entropy; do
 done
 "$DEMASK" trace view ${model[@]+"${model[@]}"} "$scratch/demask.jsonl" "$scratch/entropy.jsonl" --html "$scratch/replay.html" >/dev/null 2>&1
 start_server ${model[@]+"${model[@]}"}
-export NODE_MODULES=$tools/node/node_modules CHROMIUM SHOTS=${SHOTS:-} REPLAY=$scratch/replay.html
+export SHOTS=${SHOTS:-} REPLAY=$scratch/replay.html
 node "$repository/scripts/serve/browser.mjs" "$url" ${ONLY:+"$ONLY"}
 node "$repository/scripts/serve/opening.mjs" "$url" ${ONLY:+"$ONLY"}

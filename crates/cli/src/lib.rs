@@ -49,9 +49,16 @@ pub fn devices(text: &str) -> anyhow::Result<Vec<(candle_core::Device, bool)>> {
     text.parse::<devices::Devices>().map_err(Usage)?.open()
 }
 
+/// What to try first; none of it needs a model or a network.
+const FIRST: &str = "To begin with, on the small model inside this program:
+  demask generate \"Tom has 12 pens. Tom buys 7 more. How many pens does Tom have now?\"
+  demask demo       DEMASK beside one token at a time, and prompts to try
+  demask serve      a page on which they race, and an OpenAI-compatible server
+  demask doctor     what this machine can run";
+
 /// The engine for discrete diffusion language models: decode, train, evaluate, serve.
 #[derive(Debug, Parser)]
-#[command(name = "demask", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "demask", version, propagate_version = true, max_term_width = 100, after_help = FIRST)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
