@@ -248,7 +248,7 @@ impl std::ops::Deref for DecodeArgs {
 #[derive(Debug, Clone, Args)]
 pub struct CanvasArgs {
     /// Length of the response canvas [default: the checkpoint's, else 128]
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'n', aliases = ["length", "max-tokens"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: Option<u32>,
     /// 0 takes the most probable tokens [default: the checkpoint's, else 0]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]

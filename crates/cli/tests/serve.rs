@@ -67,7 +67,8 @@ fn a_chat_goes_through_the_servers_template_and_key() {
     };
     let answered = ask(&["--api-key", "hush"]);
     assert_eq!((answered.code, answered.out.trim()), (0, ANSWER), "{}", answered.err);
-    assert!(answered.err.contains("steps"), "{}", answered.err);
+    let told = answered.err.trim();
+    assert!(told.contains(" steps, ") && told.ends_with("forward passes") && !told.contains('"'), "{told}");
     let locked = ask(&["--api-key", "wrong"]);
     assert_eq!(locked.code, 1);
     assert!(locked.err.contains("401") && !locked.err.contains("hush"), "{}", locked.err);

@@ -297,7 +297,7 @@ impl fmt::Display for Summary<'_> {
             write!(f, "; predicts mutual information")?;
         }
         if let Some(mse) = validation_mse {
-            write!(f, "; validation MSE {mse}")?;
+            write!(f, "; validation MSE {mse:.6}")?;
             if let Some(mse) = baseline_mse {
                 write!(f, " (best constant {mse})")?;
             }

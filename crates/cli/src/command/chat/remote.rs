@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use demask::counted;
 use demask::decode::{CacheSpec, Draw, EosPolicy, HoldEos, StrategySpec};
 use demask::model::text::Message;
 use serde_json::{Map, Value, json};
@@ -140,7 +141,7 @@ impl Partner for Remote<'_> {
         let request =
             self.agent.post(format!("{}/{path}", self.base)).header("content-type", "application/json");
         let answer = self.authorized(request).send(Value::Object(body).to_string());
-        let (mut text, mut ended, mut out) = (String::new(), false, std::io::stdout());
+        let (mut text, mut cost, mut ended, mut out) = (String::new(), Value::Null, false, std::io::stdout());
         for line in self.opened(answer)?.lines() {
             let line = line.context("the server went away in the middle of its answer")?;
             let Some(data) = line.strip_prefix("data: ") else { continue };
@@ -158,25 +159,23 @@ impl Partner for Remote<'_> {
             write!(out, "{piece}")?;
             out.flush()?;
             text.push_str(piece);
-            let remarks = chunk["demask"]["remarks"].as_array().into_iter().flatten();
-            once(&self.told, remarks.filter_map(Value::as_str));
-            if self.args.show.stats && chunk["demask"].is_object() {
-                let cost = &chunk["demask"];
-                let count = |key: &str| cost[key].as_u64().unwrap_or(0) as usize;
-                let seconds = cost["seconds"]["extra"].as_f64().unwrap_or(0.0);
-                eprint!(
-                    "\n{} · steps {} · forward passes {}{}",
-                    cost["strategy"],
-                    cost["steps"],
-                    cost["forwards"],
-                    besides(count("assistant_rows"), count("inner_calls"), seconds)
-                );
+            if chunk["demask"].is_object() {
+                cost = chunk["demask"].clone();
             }
         }
         writeln!(out)?;
         if !ended {
             bail!("the server went away in the middle of its answer");
         }
+        if self.args.show.stats && cost.is_object() {
+            let count = |key: &str| cost[key].as_u64().unwrap_or(0) as usize;
+            let seconds = cost["seconds"]["extra"].as_f64().unwrap_or(0.0);
+            let besides = besides(count("assistant_rows"), count("inner_calls"), seconds);
+            let (steps, passes) =
+                (counted(count("steps"), "step"), counted(count("forwards"), "forward pass"));
+            eprintln!("{}: {steps}, {passes}{besides}", cost["strategy"].as_str().unwrap_or_default());
+        }
+        once(&self.told, cost["remarks"].as_array().into_iter().flatten().filter_map(Value::as_str));
         Ok(text)
     }
 }
