@@ -174,6 +174,17 @@ impl Text {
         }
     }
 
+    /// What the user said in a prompt, without the chat template around it; of any other prompt, the whole.
+    pub fn asked(&self, ids: &[u32]) -> demask_model::Result<String> {
+        const MARK: &str = "\u{1}";
+        let whole = self.tokenizer.decode_verbatim(ids)?;
+        let Ok((shell, _)) = self.user(MARK) else { return Ok(whole) };
+        let inner = shell.split_once(MARK).and_then(|(before, after)| {
+            whole.strip_prefix(before.trim_start()).and_then(|rest| rest.strip_suffix(after))
+        });
+        Ok(inner.unwrap_or(&whole).to_owned())
+    }
+
     /// Ids of a text that stands beside masks and must not bring any of its own.
     pub fn plain(&self, text: &str) -> Result<Vec<u32>> {
         let ids = self.tokenizer.encode(text)?;

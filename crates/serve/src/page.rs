@@ -145,7 +145,7 @@ pub fn saved_page(traces: &[Trace], text: &Text) -> Result<String, Error> {
             step["changes"] = changes.take();
             steps.push(step);
         }
-        let prompt = tokenizer.decode(&trace.header.tokens[..trace.header.response.0])?;
+        let prompt = text.asked(&trace.header.tokens[..trace.header.response.0])?;
         runs.push(json!({ "prompt": prompt, "start": start, "steps": steps }));
     }
     Ok(saved_replay(&runs))

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
-use demask::Text;
 use demask::decode::trace::Trace;
 use demask::model::file::replace;
 use demask::model::files;
@@ -70,7 +69,7 @@ pub fn run(args: &Args) -> Result<()> {
     let panels = panels.collect::<Result<Vec<_>, _>>().map_err(Error::msg)?;
     if let Some(path) = &args.svg {
         let header = &traces[0].header;
-        let prompt = asked(&text, &header.tokens[..header.response.0])?;
+        let prompt = text.asked(&header.tokens[..header.response.0])?;
         let picture = animation(&prompt, &panels, tokenizer);
         replace(path, |out| out.write_all(picture.as_bytes()))?;
     }
@@ -84,17 +83,6 @@ pub fn run(args: &Args) -> Result<()> {
         eprintln!("the animation is in {}", path.display());
     }
     Ok(())
-}
-
-/// What the user said, without the chat template around it; of any other prompt, the whole.
-fn asked(text: &Text, ids: &[u32]) -> Result<String> {
-    const MARK: &str = "\u{1}";
-    let whole = text.tokenizer().decode_verbatim(ids)?;
-    let Ok((shell, _)) = text.user(MARK) else { return Ok(whole) };
-    let inner = shell.split_once(MARK).and_then(|(before, after)| {
-        whole.strip_prefix(before.trim_start()).and_then(|rest| rest.strip_suffix(after))
-    });
-    Ok(inner.unwrap_or(&whole).to_owned())
 }
 
 /// The trace of a file.
