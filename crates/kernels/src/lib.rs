@@ -38,4 +38,4 @@ pub use ops::rope::{RotaryHeads, rope, rope_heads};
 pub use ops::silu_gate::{silu_gate, silu_gate_backward};
 pub use ops::softmax_stats::{SoftmaxStats, softmax_stats};
 pub use ops::total_variation::total_variation;
-pub use parallel::{in_the_pool, least_run, on_this_thread, threads};
+pub use parallel::{least_run, on_this_thread, threads};

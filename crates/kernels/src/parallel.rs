@@ -33,12 +33,6 @@ pub fn on_this_thread<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work` on a thread of the pool. From any other thread every operation of it would be handed to the pool and waited for
-/// by itself, which costs as much as a small product. A thread that works alone keeps it.
-pub fn in_the_pool<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    if ALONE.get() || rayon::current_thread_index().is_some() { work() } else { rayon::scope(|_| work()) }
-}
-
 /// Threads that an operation called here may use.
 pub fn threads() -> usize {
     if ALONE.get() { 1 } else { rayon::current_num_threads() }
@@ -65,16 +59,6 @@ mod tests {
         });
         assert_eq!(elsewhere, 0);
         assert_eq!((threads(), least_run()), (rayon::current_num_threads(), 1));
-    }
-
-    #[test]
-    fn work_for_the_pool_is_done_there_unless_the_thread_works_alone() {
-        let here = std::thread::current().id();
-        let id = || (std::thread::current().id(), rayon::current_thread_index());
-        let (first, index) = in_the_pool(id);
-        assert!(first != here && index.is_some());
-        assert!(in_the_pool(|| in_the_pool(id).0 == id().0));
-        assert_eq!(on_this_thread(|| in_the_pool(id)), (here, None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod session;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
-use demask_kernels::{Segment, in_the_pool};
+use demask_kernels::Segment;
 
 use crate::arch;
 use crate::backbone::{self, AS_STORED, Backbone, Pass, Query, Rows};
@@ -288,10 +288,7 @@ impl Backbone for Transformer {
     }
 
     fn forward(&self, batch: &mut [Query<'_>]) -> Result<Vec<Pass>> {
-        if self.small || self.on_device.is_some() {
-            return self.forward_watched(batch, &mut ());
-        }
-        in_the_pool(|| self.forward_watched(batch, &mut ()))
+        self.forward_watched(batch, &mut ())
     }
 
     fn logits(&self, rows: &Rows, visit: &mut dyn FnMut(usize, &mut [f32])) -> Result<()> {

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::arch::{Dot, DotOp};
 use crate::memory::Scratch;
-use crate::ops::quantize::{Layout, Step};
+use crate::ops::quantize::{Layout, Places, Step};
 use crate::parallel::least_run;
 
 /// Quantised rows in the order tiles read them: `[group][m / ROWS][steps of the group][ROWS][STEP]`, the rows filled up
@@ -15,6 +15,8 @@ use crate::parallel::least_run;
 pub(super) struct Acts<'a, D: Dot> {
     pub(super) m: usize,
     pub(super) layout: Layout,
+    /// Those of the layout.
+    pub(super) places: Places,
     pub(super) data: &'a [D::Act],
     pub(super) scales: &'a [f32],
     pub(super) starts: &'a [i32],

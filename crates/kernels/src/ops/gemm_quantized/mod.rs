@@ -181,8 +181,8 @@ impl WithDot for All<'_> {
         let mut scales = Scratch::take(m * layout.groups());
         let mut starts = Scratch::take(m * layout.groups());
         quantize_rows(dot, self.a, m, layout, data.slice(), scales.slice(), starts.slice());
-        let acts =
-            Acts::<D> { m, layout, data: data.slice(), scales: scales.slice(), starts: starts.slice() };
+        let (data, scales, starts) = (data.slice(), scales.slice(), starts.slice());
+        let acts = Acts::<D> { m, layout, places: layout.places(), data, scales, starts };
         let cuts: Vec<Cut> = self.outputs.iter().map(|output| Cut::new::<D>(m, output)).collect();
         let run = |index: usize| {
             let mut index = index;

@@ -6,7 +6,6 @@ use super::acts::Acts;
 use super::{Of, Output};
 use crate::arch::{COLS, Dot, DotOp, MOST_VECTORS, Op, Simd};
 use crate::memory::Scratch;
-use crate::ops::quantize::Places;
 use crate::ops::silu_gate::gated;
 use crate::tile_bytes::{Panel, Tile};
 
@@ -32,7 +31,7 @@ impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
 
     #[inline(always)]
     fn eval(self, dot: D) {
-        let (layout, places) = (self.acts.layout, self.acts.layout.places());
+        let layout = self.acts.layout;
         let together = D::VECTORS * D::LANES / COLS;
         let most = self.output.block_panels::<D>();
         let mut sums = Scratch::take(D::BLOCK_ROWS.min(self.rows.len()) * most * COLS);
@@ -54,10 +53,8 @@ impl<D: Dot> DotOp<D> for RowsByPanels<'_, D> {
                 let start = (turn.unit.start - block.start) * COLS * rows.len();
                 let mine = &mut sums[start..start + turn.unit.len() * COLS * rows.len()];
                 if layout.groups() > 0 {
-                    let next = ahead
-                        .next()
-                        .map_or([[].as_slice(); MOST_VECTORS], |next| self.packed(&places, &next));
-                    self.group(dot, &places, &turn, next, rows.clone(), buffer.slice(), mine);
+                    let next = ahead.next().map_or([[].as_slice(); MOST_VECTORS], |next| self.packed(&next));
+                    self.group(dot, &turn, next, rows.clone(), buffer.slice(), mine);
                 }
                 if turn.ends_block(groups) {
                     match self.output.of {
@@ -161,11 +158,11 @@ impl Iterator for Turns {
 impl<D: Dot> RowsByPanels<'_, D> {
     /// The packed weights of a turn.
     #[inline(always)]
-    fn packed(&self, places: &Places, turn: &Turn) -> [&[u8]; MOST_VECTORS] {
+    fn packed(&self, turn: &Turn) -> [&[u8]; MOST_VECTORS] {
         let mut packed: [&[u8]; MOST_VECTORS] = [&[]; MOST_VECTORS];
         for (packed, panel) in packed.iter_mut().zip(turn.unit.clone()) {
             let (w, panel) = self.output.panel(panel);
-            *packed = w.group_bytes(places, panel, turn.group);
+            *packed = w.group_bytes(&self.acts.places, panel, turn.group);
         }
         packed
     }
@@ -175,7 +172,6 @@ impl<D: Dot> RowsByPanels<'_, D> {
     fn group(
         &self,
         dot: D,
-        places: &Places,
         turn: &Turn,
         next: [&[u8]; MOST_VECTORS],
         rows: Range<usize>,
@@ -183,7 +179,7 @@ impl<D: Dot> RowsByPanels<'_, D> {
         sums: &mut [f32],
     ) {
         let (group, panels) = (turn.group, turn.unit.clone());
-        let Acts { m, data, scales, starts, .. } = self.acts;
+        let Acts { m, ref places, data, scales, starts, .. } = self.acts;
         let filled = places.filled(group);
         let whole = |rows: usize| rows.next_multiple_of(D::ROWS);
         let acts =
